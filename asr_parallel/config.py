@@ -1,0 +1,302 @@
+"""Every option of every verb, declared once: name, type, default, help, what it reads, what it leaves.
+
+A verb is one frozen dataclass here and one ``run(config)`` elsewhere (the table is in ``cli.py``).
+``inputs()`` and ``outputs()`` are what ``stages.py`` needs to tell whether a result is fresh; this
+module therefore imports nothing heavy.  A comment after a field becomes its ``--help`` text.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+FeatureKind = Literal["mfcc", "fbank"]
+
+
+def cores() -> int:
+    """Number of cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class VerbConfig:
+    """What all verbs share."""
+
+    jobs: int = 0  # processes to use; 0 means one a core. Results do not depend on it
+    force: bool = False  # run even if the result is fresh
+
+    # fields that change how long a verb takes, but not what it leaves
+    NOT_HASHED = ("jobs", "force")
+
+    def inputs(self) -> list[Path]:
+        """Files that the result depends on."""
+        return []
+
+    def outputs(self) -> list[Path]:
+        """Files that must exist for the result to be there."""
+        return []
+
+    def num_jobs(self) -> int:
+        return self.jobs or cores()
+
+
+def cuts_path(data: Path, name: str, kind: str = "") -> Path:
+    """The cut manifest of set ``name`` under corpus directory ``data``, with features if ``kind``."""
+    return Path(data) / name / (f"cuts_{kind}.jsonl.gz" if kind else "cuts.jsonl.gz")
+
+
+@dataclass(frozen=True)
+class ValidateConfig(VerbConfig):
+    """Check the manifests of a corpus: ids, times, texts, sample rates, speakers."""
+
+    data: Path = Path("data/fotaq")  # corpus directory
+    sets: list[str] = field(default_factory=list)  # sets to check; empty means all
+    max_bad: float = 0.0  # share of bad utterances that is survived
+
+    def outputs(self) -> list[Path]:
+        return [self.data / "validated.json"]
+
+    def inputs(self) -> list[Path]:
+        return [cuts_path(self.data, s) for s in (self.sets or found_sets(self.data))]
+
+
+def found_sets(data: Path) -> list[str]:
+    """Names of the sets that have a cut manifest under ``data``, sorted."""
+    return sorted(p.parent.name for p in Path(data).glob("*/cuts.jsonl.gz"))
+
+
+@dataclass(frozen=True)
+class FeaturesConfig(VerbConfig):
+    """Compute MFCC and log-mel features with Lhotse into one memory-mapped store a set."""
+
+    data: Path = Path("data/fotaq")  # corpus directory
+    sets: list[str] = field(default_factory=list)  # sets; empty means all
+    kinds: list[FeatureKind] = field(default_factory=lambda: ["mfcc", "fbank"])  # features to make
+    num_mel: int = 40  # filters of `fbank`
+    num_ceps: int = 13  # coefficients of `mfcc`
+    max_bad: float = 0.02  # share of unreadable utterances that is survived
+
+    def inputs(self) -> list[Path]:
+        return [cuts_path(self.data, s) for s in (self.sets or found_sets(self.data))]
+
+    def outputs(self) -> list[Path]:
+        sets = self.sets or found_sets(self.data)
+        return [cuts_path(self.data, s, k) for s in sets for k in self.kinds]
+
+
+@dataclass(frozen=True)
+class LangConfig(VerbConfig):
+    """Make lexicon, phones, words, n-gram language model, L and G."""
+
+    data: Path = Path("data/fotaq")  # corpus directory
+    out: Path = Path("data/fotaq/lang")  # where the language directory goes
+    train: str = "train"  # set whose texts train the language model
+    dev: list[str] = field(default_factory=lambda: ["dev_joe", "dev_new"])  # sets that tune it
+    test: list[str] = field(default_factory=lambda: ["test_joe", "test_new"])  # sets reported only
+    order: int = 3  # n-gram order
+    general: Literal["none", "pocketsphinx"] = "pocketsphinx"  # general English to interpolate with
+    vocab_size: int = 20000  # words in the graph: all training words, then the likeliest general ones
+    prune: float = 1e-8  # entropy pruning threshold of the interpolated model
+
+    def inputs(self) -> list[Path]:
+        return [cuts_path(self.data, s) for s in (self.train, *self.dev, *self.test)]
+
+    def outputs(self) -> list[Path]:
+        names = ("lexicon.txt", "words.txt", "phones.txt", "lm.arpa.gz", "L.fst", "L_disambig.fst", "G.fst", "lang.json")
+        return [self.out / n for n in names]
+
+
+@dataclass(frozen=True)
+class MonoConfig:
+    """Monophone stage of the GMM-HMM."""
+
+    iterations: int = 20  # EM iterations
+    gaussians: int = 1000  # Gaussians to reach
+    utterances: int = 2000  # shortest utterances used; 0 means all
+
+
+@dataclass(frozen=True)
+class TriConfig:
+    """Tied-state triphone stage of the GMM-HMM."""
+
+    iterations: int = 20  # EM iterations
+    leaves: int = 1200  # leaves of the decision tree
+    gaussians: int = 9000  # Gaussians to reach
+
+
+@dataclass(frozen=True)
+class AlignConfig(VerbConfig):
+    """Train monophone and triphone GMM-HMMs; leave frame labels, priors, tree and HCLG."""
+
+    data: Path = Path("data/fotaq")  # corpus directory
+    lang: Path = Path("data/fotaq/lang")  # language directory
+    out: Path = Path("exp/fotaq")  # leaves OUT/mono and OUT/tri
+    train: str = "train"  # set to train on
+    dev: list[str] = field(default_factory=lambda: ["dev_joe", "dev_new"])  # sets that are labelled too
+    mono: MonoConfig = field(default_factory=MonoConfig)
+    tri: TriConfig = field(default_factory=TriConfig)
+    beam: float = 10.0  # alignment beam
+    retry_beam: float = 40.0  # beam for utterances that failed at `beam`
+    transition_scale: float = 1.0  # scale of transition log-probabilities in graphs, without self-loops
+    self_loop_scale: float = 0.1  # scale of self-loop log-probabilities in graphs
+    max_bad: float = 0.05  # share of utterances without alignment that is survived
+    seed: int = 0
+
+    def inputs(self) -> list[Path]:
+        sets = (self.train, *self.dev)
+        return [cuts_path(self.data, s, "mfcc") for s in sets] + [
+            self.lang / n for n in ("lexicon.txt", "words.txt", "phones.txt", "L.fst", "L_disambig.fst", "G.fst")
+        ]
+
+    def outputs(self) -> list[Path]:
+        sets = (self.train, *self.dev)
+        tri = self.out / "tri"
+        return (
+            [self.out / s / n for s in ("mono", "tri") for n in ("hmm.json", "gmm.npz", "graph/HCLG.fst")]
+            + [tri / f"ali_{s}.npz" for s in sets]
+            + [tri / "priors.npz", self.out / "align.json"]
+        )
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network."""
+
+    layers: int = 4  # hidden layers
+    width: int = 512  # units of a hidden layer
+    activation: Literal["sigmoid", "tanh", "relu"] = "sigmoid"
+    init: Literal["nnet1", "glorot"] = "nnet1"  # Kaldi's make_nnet_proto, or Glorot's uniform
+    context: int = 5  # frames spliced on either side
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """The optimiser. Learning rates are for the mean gradient of a minibatch."""
+
+    name: Literal["sgd"] = "sgd"
+    lr: float = 0.5  # rate of one worker; `lr_scale` of the strategy multiplies it
+    momentum: float = 0.0
+    l2: float = 0.0
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """The learning-rate schedule."""
+
+    name: Literal["newbob", "exponential", "constant"] = "exponential"
+    epochs: int = 8  # epochs (exponential, constant) or the most epochs (newbob)
+    min_epochs: int = 0  # newbob: epochs before it may halve or stop
+    final_ratio: float = 0.02  # exponential: last rate / first rate
+    metric: Literal["loss", "accuracy"] = "loss"  # newbob: dev cross-entropy or dev frame accuracy
+    relative: bool = True  # newbob: thresholds are relative to the previous value
+    start_halving: float = 0.01  # newbob: start to halve below this gain
+    stop: float = 0.001  # newbob: stop below this gain, once halving
+    factor: float = 0.5  # newbob
+    latch: bool = True  # newbob: once halving has started it goes on every epoch
+    reject: bool = True  # newbob: an epoch that is worse is undone
+
+
+@dataclass(frozen=True)
+class StrategyConfig:
+    """How workers work together."""
+
+    name: Literal["single", "model_average"] = "single"
+    every: str = "10 minibatches"  # "N minibatches" or "N frames" (of one worker) between exchanges
+    lr_scale: Literal["workers", "sqrt", "none"] = "workers"  # Su & Chen 2015: rate x K
+
+
+@dataclass(frozen=True)
+class TrainConfig(VerbConfig):
+    """Train a DNN on frame labels with K workers."""
+
+    data: Path = Path("data/fotaq")  # corpus directory
+    ali: Path = Path("exp/fotaq/tri")  # directory of frame labels, tree and priors
+    out: Path = Path("exp/fotaq/dnn")  # experiment directory
+    train: str = "train"  # set to train on
+    dev: list[str] = field(default_factory=lambda: ["dev_joe", "dev_new"])  # sets to validate on
+    features: FeatureKind = "fbank"
+    workers: int = 1  # processes; under torchrun, mpirun or Slurm the launcher's number
+    threads: int = 0  # threads a worker; 0 means cores / workers
+    backend: Literal["auto", "gloo", "nccl"] = "auto"  # auto: nccl on GPUs, gloo on CPUs
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    batch: int = 512  # frames in a minibatch of one worker
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    timeout: float = 300.0  # seconds that an exchange may wait for the slowest worker
+    seed: int = 0
+
+    NOT_HASHED = ("jobs", "force", "timeout", "backend")
+
+    def inputs(self) -> list[Path]:
+        sets = (self.train, *self.dev)
+        return (
+            [cuts_path(self.data, s, self.features) for s in sets]
+            + [self.ali / f"ali_{s}.npz" for s in sets]
+            + [self.ali / n for n in ("hmm.json", "priors.npz")]
+        )
+
+    def outputs(self) -> list[Path]:
+        return [self.out / n for n in ("final.pt", "history.tsv", "ledger.tsv", "train.json", "hmm.json", "run.sh")]
+
+
+@dataclass(frozen=True)
+class DecodeConfig(VerbConfig):
+    """Decode sets into lattices with a GMM or a DNN."""
+
+    model: Path = Path("exp/fotaq/tri")  # model directory: gmm.npz or final.pt beside hmm.json
+    graph: Path = Path("exp/fotaq/tri/graph")  # directory of HCLG.fst and words.txt
+    data: Path = Path("data/fotaq")  # corpus directory
+    sets: list[str] = field(default_factory=lambda: ["dev_joe", "dev_new", "test_joe", "test_new"])
+    acwt: float = 0.083333  # acoustic scale while decoding
+    beam: float = 12.0
+    lattice_beam: float = 6.0
+    max_bad: float = 0.02  # share of utterances without hypothesis that is survived
+
+    def inputs(self) -> list[Path]:
+        model = [p for n in ("hmm.json", "gmm.npz", "final.pt") if (p := self.model / n).exists()]
+        kind = "fbank" if (self.model / "final.pt").exists() else "mfcc"
+        return model + [self.graph / "HCLG.fst"] + [cuts_path(self.data, s, kind) for s in self.sets]
+
+    def outputs(self) -> list[Path]:
+        return [self.model / f"decode_{s}" / n for s in self.sets for n in ("lattices.npz", "decode.json")]
+
+
+@dataclass(frozen=True)
+class ScoreConfig(VerbConfig):
+    """Tune LM weight and word penalty on dev sets, report WER on their test sets."""
+
+    model: Path = Path("exp/fotaq/tri")  # model directory with decode_SET inside
+    data: Path = Path("data/fotaq")  # corpus directory, for the references
+    pairs: list[str] = field(default_factory=lambda: ["dev_joe:test_joe", "dev_new:test_new"])  # DEV:TEST
+    lmwt: list[int] = field(default_factory=lambda: list(range(5, 21)))  # LM weights to try (1 / acoustic scale)
+    wip: list[float] = field(default_factory=lambda: [0.0, 0.5, 1.0])  # word insertion penalties to try
+    seed: int = 0  # of the bootstrap
+
+    def inputs(self) -> list[Path]:
+        sets = dict.fromkeys(s for pair in self.pairs for s in pair.split(":"))
+        return [self.model / f"decode_{s}" / "lattices.npz" for s in sets] + [cuts_path(self.data, s) for s in sets]
+
+    def outputs(self) -> list[Path]:
+        return [self.model / f"decode_{pair.split(':')[1]}" / "score.json" for pair in self.pairs]
+
+
+@dataclass(frozen=True)
+class ResultsConfig(VerbConfig):
+    """Write the table of results and the training curves of all experiments of a recipe."""
+
+    exp: Path = Path("exp/fotaq")  # experiments
+    data: Path = Path("data/fotaq")  # corpus directory
+    out: Path = Path("recipes/fotaq/RESULTS.md")  # page to write; plots go beside it
+    title: str = "fotaq"
+    command: str = "make demo"  # the command that prints these figures
+
+    def inputs(self) -> list[Path]:
+        return sorted(self.exp.glob("*/decode_*/score.json")) + sorted(self.exp.glob("*/train.json"))
+
+    def outputs(self) -> list[Path]:
+        return [self.out]
