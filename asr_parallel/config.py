@@ -300,3 +300,10 @@ class ResultsConfig(VerbConfig):
 
     def outputs(self) -> list[Path]:
         return [self.out]
+
+
+@dataclass(frozen=True)
+class DoctorConfig(VerbConfig):
+    """Say what is broken in this installation and how to mend it."""
+
+    json: bool = False  # print JSON instead of a table
