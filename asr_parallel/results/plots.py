@@ -1,0 +1,108 @@
+"""Pictures beside RESULTS.md: training curves, and WER with its intervals."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from asr_parallel.files import atomic
+from asr_parallel.results.record import Experiment
+from asr_parallel.results.table import sets_tested
+
+# Okabe & Ito's colours, which people of all kinds of colour vision can tell apart
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vP*"
+
+
+def names(experiments: Sequence[Experiment]) -> list[str]:
+    """Label of each system; with its directory where two would be called the same."""
+    labels = [e.label for e in experiments]
+    return [label if labels.count(label) == 1 else f"{label} ({e.name})" for label, e in zip(labels, experiments)]
+
+
+def training(experiments: Sequence[Experiment], path: Path) -> bool:
+    """Loss and frame accuracy over epochs and over seconds of training, one colour a DNN; False if there is none."""
+    dnns = [e for e in experiments if e.is_dnn and e.curve("dev_loss") and e.curve("seconds")]
+    if not dnns:
+        return False
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):
+        figure = Figure(figsize=(9, 6), layout="constrained")
+        axes = figure.subplots(2, 2, sharex="col", sharey="row")
+        for e, label, colour, marker in zip(dnns, names(dnns), itertools.cycle(COLOURS), itertools.cycle(MARKERS)):
+            _curves(axes, e, label, colour, marker)
+        for (left, _), what in zip(axes, ("cross-entropy per frame", "frames right (%)")):
+            left.set_ylabel(what)
+        axes[1][0].set_xlabel("epoch")
+        axes[1][0].xaxis.get_major_locator().set_params(integer=True)
+        axes[1][1].set_xlabel("seconds of training")
+        axes[1][1].set_xlim(left=0)
+        for axis in axes.flat:
+            _quiet(axis)
+        lines = [axes[0][0].plot([], [], color="0.4", linestyle=style)[0] for style in ("-", ":")]
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        figure.legend(handles + lines, [*labels, "dev", "train"], loc="outside upper center", ncols=4, frameon=False)
+        _save(figure, path)
+    return True
+
+
+def _curves(axes: Sequence[Sequence[Axes]], e: Experiment, label: str, colour: str, marker: str) -> None:
+    clock = list(itertools.accumulate(e.curve("seconds")))
+    for column, x in enumerate((e.curve("epoch"), clock)):
+        for row, (what, scale) in enumerate((("loss", 1), ("acc", 100))):
+            dev, train = ([scale * v for v in e.curve(f"{part}_{what}")] for part in ("dev", "train"))
+            axes[row][column].plot(x, dev, color=colour, marker=marker, markersize=4, label=label)
+            if train:
+                axes[row][column].plot(x, train, color=colour, linestyle=":", linewidth=1)
+
+
+def wer(experiments: Sequence[Experiment], path: Path) -> bool:
+    """A panel a test set, a bar a system with its 95 % interval; False if nothing was scored."""
+    sets = sets_tested(experiments)
+    scored = [e for e in experiments if any(s["wer"] is not None for s in e.test_scores.values())]
+    if not scored:
+        return False
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):
+        figure = Figure(figsize=(4.2 * len(sets) + 0.8, 0.45 * len(scored) + 1.2), layout="constrained")
+        panels = figure.subplots(1, len(sets), sharey=True, squeeze=False)[0]
+        for axis, name in zip(panels, sets):
+            for row, e in enumerate(scored):
+                _bar(axis, row, e, name)
+            axis.set_title(name, fontsize=10)
+            axis.set_xlabel("WER (%), 95 % interval")
+            axis.margins(x=0.15)
+            axis.set_xlim(left=0)
+            _quiet(axis)
+            axis.grid(axis="y", visible=False)
+        panels[0].set_yticks(range(len(scored)), names(scored))
+        panels[0].invert_yaxis()
+        _save(figure, path)
+    return True
+
+
+def _bar(axis: Axes, row: int, e: Experiment, name: str) -> None:
+    score = e.test_scores.get(name)
+    if score is None or score["wer"] is None:
+        return
+    rate = score["wer"]
+    low, high = score["ci95"] or (rate, rate)
+    colour = COLOURS[0] if e.is_dnn else "0.6"
+    error = [[max(0.0, rate - low)], [max(0.0, high - rate)]]
+    axis.barh(row, rate, height=0.6, color=colour, xerr=error, error_kw={"capsize": 3, "ecolor": "black"})
+    axis.annotate(f"{rate:.1f}", (high, row), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9)
+
+
+def _quiet(axis: Axes) -> None:
+    axis.grid(color="0.9")
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Write a PNG, the same bytes for the same figures."""
+    with atomic(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=130, metadata={"Software": None})

@@ -1,0 +1,88 @@
+"""The files that tell where the errors are: by speaker, by utterance, by word."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+from asr_parallel.score.align import Pair
+from asr_parallel.score.wer import Counts, SetScore, UttScore
+
+GAP = "<eps>"  # stands where the other side has no word, as in Kaldi's align-text
+
+
+def per_spk(score: SetScore) -> str:
+    """Columns of sclite's summary, as counts and percentages; one row a speaker and the sum."""
+    kinds = ["corr", "sub", "del", "ins", "err"]
+    head = ["spk", "sents", "words", *kinds, "s.err", *(f"{k}%" for k in kinds), "s.err%"]
+    rows = [*score.speakers().items(), ("SUM", score.counts)]
+    return "\n".join(["\t".join(head)] + ["\t".join([spk, *_spk_fields(c)]) for spk, c in rows]) + "\n"
+
+
+def _spk_fields(c: Counts) -> list[str]:
+    kinds = (c.words - c.subs - c.dels, c.subs, c.dels, c.ins, c.errors)
+    shares = [f"{100 * k / c.words:.1f}" if c.words else "nan" for k in kinds]
+    return [str(n) for n in (c.sents, c.words, *kinds, c.wrong)] + [*shares, f"{c.ser:.1f}"]
+
+
+def per_utt_table(score: SetScore) -> str:
+    """Counts of each utterance, for other programs: what paired comparisons read."""
+    rows = ["utt\tspk\twords\tins\tdel\tsub"]
+    for u in score.utts:
+        c = u.counts
+        rows.append(f"{u.utt}\t{u.spk}\t{c.words}\t{c.ins}\t{c.dels}\t{c.subs}")
+    return "\n".join(rows) + "\n"
+
+
+def per_utt(utts: Iterable[UttScore]) -> str:
+    """Kaldi's ``per_utt``: four lines an utterance (ref, hyp, op, #csid), words one below the other."""
+    return "".join(_utt_lines(u) for u in utts)
+
+
+def _utt_lines(u: UttScore) -> str:
+    columns = [(ref or GAP, hyp or GAP, _operation((ref, hyp))) for ref, hyp in u.pairs]
+    wide = [max(_width(cell) for cell in column) for column in columns]
+    lines = []
+    for row, name in enumerate(("ref ", "hyp ", "op  ")):
+        cells = [_centred(column[row], width) for column, width in zip(columns, wide)]
+        lines.append(f"{u.utt} {name} {'  '.join(cells)}".rstrip())
+    c = u.counts
+    lines.append(f"{u.utt} #csid {c.words - c.subs - c.dels} {c.subs} {c.ins} {c.dels}")
+    return "\n".join(lines) + "\n"
+
+
+def _operation(pair: Pair) -> str:
+    ref, hyp = pair
+    if ref is None:
+        return "I"
+    if hyp is None:
+        return "D"
+    return "C" if ref == hyp else "S"
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that ``text`` takes: wide characters two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def _centred(text: str, width: int) -> str:
+    free = width - _width(text)
+    return " " * (free - free // 2) + text + " " * (free // 2)
+
+
+def confusions(score: SetScore) -> str:
+    """Substituted pairs, deleted and inserted words, most frequent first: ``COUNT REF HYP`` a line."""
+    pairs = Counter(pair for u in score.utts for pair in u.pairs if pair[0] != pair[1])
+    kinds = {
+        "substitutions (reference > hypothesis)": {f"{r} > {h}": n for (r, h), n in pairs.items() if r and h},
+        "deletions": {r: n for (r, h), n in pairs.items() if r and not h},
+        "insertions": {h: n for (r, h), n in pairs.items() if h and not r},
+    }
+    blocks = []
+    for title, counts in kinds.items():
+        lines = [f"{n:6d} {what}" for what, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+        blocks.append("\n".join([f"# {title}: {sum(counts.values())} in {len(counts)} kinds", *lines]) + "\n")
+    return "\n".join(blocks)
