@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 FeatureKind = Literal["mfcc", "fbank"]
 
@@ -28,7 +28,7 @@ class VerbConfig:
     force: bool = False  # run even if the result is fresh
 
     # fields that change how long a verb takes, but not what it leaves
-    NOT_HASHED = ("jobs", "force")
+    NOT_HASHED: ClassVar[tuple[str, ...]] = ("jobs", "force")
 
     def inputs(self) -> list[Path]:
         """Files that the result depends on."""
@@ -104,7 +104,16 @@ class LangConfig(VerbConfig):
         return [cuts_path(self.data, s) for s in (self.train, *self.dev, *self.test)]
 
     def outputs(self) -> list[Path]:
-        names = ("lexicon.txt", "words.txt", "phones.txt", "lm.arpa.gz", "L.fst", "L_disambig.fst", "G.fst", "lang.json")
+        names = (
+            "lexicon.txt",
+            "words.txt",
+            "phones.txt",
+            "lm.arpa.gz",
+            "L.fst",
+            "L_disambig.fst",
+            "G.fst",
+            "lang.json",
+        )
         return [self.out / n for n in names]
 
 
@@ -205,6 +214,7 @@ class StrategyConfig:
     name: Literal["single", "model_average"] = "single"
     every: str = "10 minibatches"  # "N minibatches" or "N frames" (of one worker) between exchanges
     lr_scale: Literal["workers", "sqrt", "none"] = "workers"  # Su & Chen 2015: rate x K
+    optimizer_state: Literal["keep", "average", "reset"] = "keep"  # what becomes of momentum at an exchange
 
 
 @dataclass(frozen=True)
@@ -282,7 +292,7 @@ class ScoreConfig(VerbConfig):
         return [self.model / f"decode_{s}" / "lattices.npz" for s in sets] + [cuts_path(self.data, s) for s in sets]
 
     def outputs(self) -> list[Path]:
-        return [self.model / f"decode_{pair.split(':')[1]}" / "score.json" for pair in self.pairs]
+        return [self.model / f"decode_{pair.rpartition(':')[2]}" / "score.json" for pair in self.pairs]
 
 
 @dataclass(frozen=True)

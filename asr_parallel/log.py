@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 T = TypeVar("T")
 
@@ -23,9 +23,9 @@ def logger(name: str) -> logging.Logger:
     return logging.getLogger(name)
 
 
-def setup(level: int = logging.INFO, stream: object = None) -> None:
+def setup(level: int = logging.INFO, stream: TextIO | None = None) -> None:
     """Send log lines, each with the time of day, to ``stream`` (standard error by default)."""
-    handler = logging.StreamHandler(stream or sys.stderr)  # type: ignore[arg-type]
+    handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     root = logging.getLogger("asr_parallel")
     root.handlers[:] = [handler]
@@ -47,7 +47,7 @@ class Progress:
     that logs stay short.  ``unit_scale`` divides counts for display (e.g. seconds of audio to hours).
     """
 
-    def __init__(self, what: str, total: float, unit: str = "", period: float = 10.0, stream: object = None):
+    def __init__(self, what: str, total: float, unit: str = "", period: float = 10.0, stream: TextIO | None = None):
         self.what, self.total, self.unit = what, total, unit
         self.stream = stream or sys.stderr
         self.tty = bool(getattr(self.stream, "isatty", lambda: False)())
@@ -69,9 +69,10 @@ class Progress:
         left = duration((self.total - self.done) / rate) if rate > 0 else "?"
         share = 100 * self.done / self.total if self.total else 100.0
         times = f"{duration(spent)}" if end else f"{duration(spent)} spent, {left} left"
-        text = f"{self.what}: {share:3.0f} % ({self.done:,.0f}/{self.total:,.0f} {self.unit}) {rate:,.0f}/s, {times} {note}"
-        print(("\r\x1b[K" if self.tty else time.strftime("%H:%M:%S ")) + text.rstrip(), end="" if self.tty else "\n",
-              file=self.stream, flush=True)  # type: ignore[call-overload]
+        done = f"{self.done:,.0f}/{self.total:,.0f} {self.unit}"
+        text = f"{self.what}: {share:3.0f} % ({done}) {rate:,.0f}/s, {times} {note}"
+        head, tail = ("\r\x1b[K", "") if self.tty else (time.strftime("%H:%M:%S "), "\n")
+        print(head + text.rstrip(), end=tail, file=self.stream, flush=True)
         self.drawn = True
 
     def close(self, note: str = "") -> None:
@@ -79,7 +80,7 @@ class Progress:
         if self.drawn:
             self._show(time.monotonic(), note, end=True)
             if self.tty:
-                print(file=self.stream, flush=True)  # type: ignore[call-overload]
+                print(file=self.stream, flush=True)
 
 
 def progress(items: Iterable[T], what: str, total: float, unit: str = "") -> Iterator[T]:

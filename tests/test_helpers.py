@@ -12,9 +12,14 @@ from asr_parallel.pool import parallel_map
 def test_atomic_leaves_the_old_file_when_the_block_fails(tmp_path):
     path = tmp_path / "a.txt"
     files.write_text(path, "old")
-    with pytest.raises(RuntimeError), files.atomic(path) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
+
+    def fail():
+        with files.atomic(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
 
