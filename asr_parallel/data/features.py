@@ -105,7 +105,11 @@ def _load_rows(path: Path) -> list[Row]:
         with gzip.open(path, "rt", encoding="utf-8") as f:
             rows = [json.loads(line) for line in f]
         first = rows[0]["recording"]["sampling_rate"] if rows else 0
+        seen: set[str] = set()
         for row in rows:
+            if row["id"] in seen:
+                raise UserError(f"{path}: cut {row['id']} is there twice: run `validate`")
+            seen.add(row["id"])
             if row["type"] != "MonoCut" or len(row["supervisions"]) != 1:
                 raise UserError(f"{path}: cut {row['id']} is not a MonoCut with one supervision")
             if (rate := row["recording"]["sampling_rate"]) != first:

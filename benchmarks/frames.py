@@ -1,0 +1,111 @@
+"""What minibatches cost beside the training step they feed, and what a store of 300 hours takes in memory.
+
+    python benchmarks/frames.py [--hours 300] [--seconds 5]
+
+The store is a sparse file in a temporary directory: it has the size of the corpus, but takes no space on disk.
+One thread.  Processor time is measured, not time on the wall, so that a busy machine does less harm.
+Prints one JSON line a figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from asr_parallel.align.labels import Labels
+from asr_parallel.data.cmvn import Cmvn
+from asr_parallel.data.feature_set import FeatureSet, Index, cmvn_path, index_path, store_path
+from asr_parallel.data.flat_frames import HEADER_BYTES, header
+from asr_parallel.data.frames import FrameSource
+
+DIM, CONTEXT, BATCH, PDFS, UTT_FRAMES = 40, 5, 1024, 1000, 600
+
+
+def sparse_set(directory: Path, hours: float) -> tuple[FeatureSet, Labels]:
+    """A set of ``hours`` whose frames are a hole in a file."""
+    utts = [f"s{i % 500:03d}-{i:07d}" for i in range(max(1, int(hours * 360_000) // UTT_FRAMES))]
+    speakers = [u[:4] for u in utts]
+    offsets = np.arange(len(utts) + 1, dtype=np.int64) * UTT_FRAMES
+    (directory / "big").mkdir()
+    with open(store_path(directory, "big", "fbank"), "wb") as f:
+        f.write(header(np.dtype("<f4"), DIM, int(offsets[-1])))
+        f.truncate(HEADER_BYTES + int(offsets[-1]) * DIM * 4)
+    names = sorted(set(speakers))
+    ones = np.ones((len(names), DIM), np.float32)
+    Cmvn(names, ones, ones).save(cmvn_path(directory, "big", "fbank"))
+    durations = np.full(len(utts), UTT_FRAMES / 100)
+    Index(utts, speakers, [""] * len(utts), offsets, durations, "").save(index_path(directory, "big", "fbank"))
+    labels = Labels(utts, offsets, np.zeros(int(offsets[-1]), np.int32))
+    return FeatureSet.open(directory, "big", "fbank"), labels
+
+
+def milliseconds(function: Callable[[], object], seconds: float) -> float:
+    """Processor time of one call, the best of 5 rounds of together ``seconds``."""
+    function()
+    best, rounds = float("inf"), 5
+    for _ in range(rounds):
+        start, calls = time.thread_time(), 0
+        while time.thread_time() - start < seconds / rounds:
+            function()
+            calls += 1
+        best = min(best, (time.thread_time() - start) / calls)
+    return 1000 * best
+
+
+def training_step() -> Callable[[], None]:
+    """A step of plain SGD of a 440-512x4-1000 network on one batch."""
+    sizes = [DIM * (2 * CONTEXT + 1), 512, 512, 512, 512]
+    hidden = [m for i, o in itertools.pairwise(sizes) for m in (nn.Linear(i, o), nn.Sigmoid())]
+    model = nn.Sequential(*hidden, nn.Linear(512, PDFS))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(BATCH, sizes[0]), torch.randint(PDFS, (BATCH,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=300.0)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+
+    def show(name: str, value: float, unit: str) -> None:
+        print(json.dumps({"name": name, "value": round(value, 4), "unit": unit}), flush=True)
+
+    a, b = torch.randn(BATCH, DIM * (2 * CONTEXT + 1)), torch.randn(DIM * (2 * CONTEXT + 1), 512)
+    gemm, step = milliseconds(lambda: a @ b, args.seconds), milliseconds(training_step(), args.seconds)
+    show("gemm_1024x440x512", gemm, "ms")
+    show("step_440_512x4_1000", step, "ms")
+    with tempfile.TemporaryDirectory() as directory:
+        for hours in sorted({1.0, args.hours}):
+            place = Path(directory) / f"{hours:g}"
+            place.mkdir()
+            features, labels = sparse_set(place, hours)
+            source = FrameSource(features, labels, features.utts, CONTEXT, BATCH, seed=0)
+            batches = itertools.chain.from_iterable(source.epoch(e) for e in itertools.count())
+            cost = milliseconds(partial(next, batches), args.seconds)
+            show(f"batch_{hours:g}h", cost, "ms")
+            show(f"frames_per_second_{hours:g}h", BATCH / cost * 1000, "1/s")
+            show(f"data_share_of_step_{hours:g}h", cost / step, "ratio")
+            show(f"rss_{hours:g}h_gb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, "GB")
+
+
+if __name__ == "__main__":
+    main()
