@@ -97,8 +97,8 @@ class LangConfig(VerbConfig):
     test: list[str] = field(default_factory=lambda: ["test_joe", "test_new"])  # sets reported only
     order: int = 3  # n-gram order
     general: Literal["none", "pocketsphinx"] = "pocketsphinx"  # general English to interpolate with
-    vocab_size: int = 20000  # words in the graph: all training words, then the likeliest general ones
-    prune: float = 1e-8  # entropy pruning threshold of the interpolated model
+    vocab_size: int = 40000  # words in the graph: all training words, then the likeliest general ones
+    prune: float = 1e-7  # entropy pruning threshold of the interpolated model
 
     def inputs(self) -> list[Path]:
         return [cuts_path(self.data, s) for s in (self.train, *self.dev, *self.test)]
@@ -175,8 +175,8 @@ class ModelConfig:
 
     layers: int = 4  # hidden layers
     width: int = 512  # units of a hidden layer
-    activation: Literal["sigmoid", "tanh", "relu"] = "sigmoid"
-    init: Literal["nnet1", "glorot"] = "nnet1"  # Kaldi's make_nnet_proto, or Glorot's uniform
+    activation: Literal["sigmoid", "tanh", "relu"] = "relu"
+    init: Literal["nnet1", "glorot"] = "glorot"  # Kaldi's make_nnet_proto (sigmoid), or Glorot's uniform
     context: int = 5  # frames spliced on either side
 
 
@@ -185,8 +185,8 @@ class OptimConfig:
     """The optimiser. Learning rates are for the mean gradient of a minibatch."""
 
     name: Literal["sgd"] = "sgd"
-    lr: float = 0.5  # rate of one worker; `lr_scale` of the strategy multiplies it
-    momentum: float = 0.0
+    lr: float = 0.05  # rate of one worker; `lr_scale` of the strategy multiplies it
+    momentum: float = 0.9
     l2: float = 0.0
 
 
@@ -195,7 +195,7 @@ class ScheduleConfig:
     """The learning-rate schedule."""
 
     name: Literal["newbob", "exponential", "constant"] = "exponential"
-    epochs: int = 8  # epochs (exponential, constant) or the most epochs (newbob)
+    epochs: int = 5  # epochs (exponential, constant) or the most epochs (newbob)
     min_epochs: int = 0  # newbob: epochs before it may halve or stop
     final_ratio: float = 0.02  # exponential: last rate / first rate
     metric: Literal["loss", "accuracy"] = "loss"  # newbob: dev cross-entropy or dev frame accuracy
@@ -232,7 +232,7 @@ class TrainConfig(VerbConfig):
     backend: Literal["auto", "gloo", "nccl"] = "auto"  # auto: nccl on GPUs, gloo on CPUs
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["fp32", "bf16"] = "fp32"
-    batch: int = 512  # frames in a minibatch of one worker
+    batch: int = 256  # frames in a minibatch of one worker
     model: ModelConfig = field(default_factory=ModelConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
