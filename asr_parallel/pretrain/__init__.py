@@ -1,0 +1,1 @@
+"""Pretraining: stacked restricted Boltzmann machines give a network its first hidden layers."""
