@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from asr_parallel.decode.utterance_graph import TrainingGraphs
 from asr_parallel.files import atomic, write_text
 from asr_parallel.lang.lexicon import SILENCE_PHONES, read_symbols
 from asr_parallel.log import UserError
+from asr_parallel.pool import parallel_map
 
 LOG = log.logger(__name__)
 
@@ -159,9 +161,12 @@ class _Work:
     def compile_graphs(self) -> Figures:
         c = self.config
         self.__dict__.pop("corpus", None)  # frees the frames: a graph takes gigabytes
-        for folder in (self.mono, self.tri):
+
+        def compile_one(folder: Path) -> None:
             hmm = HmmModel.load(folder / "hmm.json")
             compile_graph(c.lang, hmm, folder / "graph", c.transition_scale, c.self_loop_scale)
+
+        list(parallel_map(compile_one, [self.tri, self.mono], c.num_jobs()))
         return {}
 
 
