@@ -184,10 +184,15 @@ class ModelConfig:
 class OptimConfig:
     """The optimiser. Learning rates are for the mean gradient of a minibatch."""
 
-    name: Literal["sgd"] = "sgd"
-    lr: float = 0.05  # rate of one worker; `lr_scale` of the strategy multiplies it
-    momentum: float = 0.9
+    name: Literal["sgd", "ngsgd"] = "ngsgd"  # plain SGD wants about lr 0.05 and momentum 0.9
+    lr: float = 1.0  # rate of one worker; `lr_scale` of the strategy multiplies it
+    momentum: float = 0.0
     l2: float = 0.0
+    variant: Literal["kaldi", "su2015"] = "kaldi"  # ngsgd: Kaldi's, or as the code of Su & Chen 2015 ran
+    rank_in: int = 20  # ngsgd: rank of the factor of a layer's inputs
+    rank_out: int = 80  # ngsgd: rank of the factor of its output derivatives
+    update_period: int = 4  # ngsgd: minibatches between updates of the factors
+    max_change: float = 0.075  # ngsgd: bound on the change of parameters, per frame; 0 means none
 
 
 @dataclass(frozen=True)
@@ -195,7 +200,7 @@ class ScheduleConfig:
     """The learning-rate schedule."""
 
     name: Literal["newbob", "exponential", "constant"] = "exponential"
-    epochs: int = 5  # epochs (exponential, constant) or the most epochs (newbob)
+    epochs: int = 3  # epochs (exponential, constant) or the most epochs (newbob)
     min_epochs: int = 0  # newbob: epochs before it may halve or stop
     final_ratio: float = 0.02  # exponential: last rate / first rate
     metric: Literal["loss", "accuracy"] = "loss"  # newbob: dev cross-entropy or dev frame accuracy
@@ -265,6 +270,7 @@ class DecodeConfig(VerbConfig):
     acwt: float = 0.083333  # acoustic scale while decoding
     beam: float = 12.0
     lattice_beam: float = 6.0
+    max_active: int = 7000  # most states of the graph that go on from a frame
     max_bad: float = 0.02  # share of utterances without hypothesis that is survived
 
     def inputs(self) -> list[Path]:

@@ -8,7 +8,7 @@ from asr_parallel.model import load_predictor, log_priors, make_model, num_param
 
 
 def test_nnet1_initialisation_has_kaldis_statistics():
-    model = make_model(ModelConfig(layers=2, width=400), 220, 600, seed=1)
+    model = make_model(ModelConfig(2, 400, "sigmoid", "nnet1"), 220, 600, seed=1)
     first, second, output = model.layers
     # 3.5 sqrt(2 / (in + out)), the first x sqrt(1 / 12)
     for layer, stddev in ((first, 3.5 * (2 / 620) ** 0.5 * (1 / 12) ** 0.5), (second, 3.5 * (2 / 800) ** 0.5),
@@ -23,7 +23,7 @@ def test_nnet1_initialisation_has_kaldis_statistics():
 
 
 def test_nnet1_gives_the_published_figures_of_a_440_2048_network():
-    model = make_model(ModelConfig(layers=1, width=2048), 440, 8806, seed=0)
+    model = make_model(ModelConfig(1, 2048, "sigmoid", "nnet1"), 440, 8806, seed=0)
     assert model.layers[0].weight.std().item() == pytest.approx(0.0287, abs=2e-4)
     assert model.layers[1].weight.std().item() == pytest.approx(0.0475, abs=2e-4)
 
@@ -47,7 +47,7 @@ def test_the_seed_alone_decides():
 
 def test_nnet1_is_for_sigmoids():
     with pytest.raises(UserError, match="glorot"):
-        make_model(ModelConfig(activation="relu"), 4, 3, 0)
+        make_model(ModelConfig(activation="relu", init="nnet1"), 4, 3, 0)
 
 
 def test_parameters_are_counted():

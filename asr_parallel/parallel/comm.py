@@ -1,0 +1,181 @@
+"""How workers talk: few operations, each of them met by every worker, each with a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from asr_parallel.log import UserError
+from asr_parallel.parallel.place import Place
+
+
+class Comm(ABC):
+    """Worker ``rank`` of ``size``.
+
+    ``stopping`` turns true on all workers at the same ``meet`` after any of them was asked to stop, so that
+    they leave at the same step.  Collective operations raise ``UserError`` that names the missing rank.
+    """
+
+    rank: int
+    size: int
+
+    def __init__(self) -> None:
+        self.asked_to_stop = False
+        self.stopping = False
+
+    def request_stop(self) -> None:
+        """Ask for a stop at the next step where all agree.  Safe in a signal handler."""
+        self.asked_to_stop = True
+
+    @abstractmethod
+    def meet(self) -> None:
+        """Wait for all workers, and agree whether to stop."""
+
+    @abstractmethod
+    def all_reduce_mean(self, flat: Tensor) -> int:
+        """Replace ``flat`` by its mean over workers (sum, then divide); give the bytes this worker sent."""
+
+    @abstractmethod
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum of a small tensor in main memory over workers, the same bits on each."""
+
+    @abstractmethod
+    def broadcast(self, tensor: Tensor) -> None:
+        """Overwrite ``tensor`` on all workers by that of rank 0."""
+
+    @abstractmethod
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """The tensors of all workers, in the order of ranks, at rank 0 (empty elsewhere).
+
+        The first dimension may differ from worker to worker.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Leave the others."""
+
+
+class SoloComm(Comm):
+    """A worker alone."""
+
+    rank, size = 0, 1
+
+    def request_stop(self) -> None:
+        self.asked_to_stop = self.stopping = True
+
+    def meet(self) -> None:
+        pass
+
+    def all_reduce_mean(self, flat: Tensor) -> int:
+        return 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        return values
+
+    def broadcast(self, tensor: Tensor) -> None:
+        pass
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        return [tensor.clone()]
+
+
+class TorchComm(Comm):
+    """``torch.distributed``: gloo, or nccl for what lies on GPUs (small things then go through gloo all the same).
+
+    Before each operation a worker notes in the common store how many it has begun; when one fails, the ranks
+    that are behind are the ones that are missing.
+    """
+
+    def __init__(self, place: Place, backend: str, timeout: float):
+        super().__init__()
+        self.rank, self.size, self.timeout = place.rank, place.size, timeout
+        self.begun = 0
+        deadline = datetime.timedelta(seconds=timeout)
+        try:
+            store = dist.TCPStore(
+                place.host, place.port, place.size, place.rank == 0 and not place.store_is_there, deadline
+            )
+            self.store = dist.PrefixStore(place.run, store)
+            dist.init_process_group(backend, store=self.store, rank=place.rank, world_size=place.size, timeout=deadline)
+        except (RuntimeError, dist.DistError) as error:
+            raise UserError(
+                f"rank {place.rank} of {place.size} did not find the others at {place.host}:{place.port} within "
+                f"{timeout:g} s ({_first_line(error)}): check that all workers were started and the port is free"
+            ) from None
+        self.small: Any = dist.new_group(backend="gloo", timeout=deadline) if backend != "gloo" else None
+
+    def meet(self) -> None:
+        flag = torch.tensor([int(self.asked_to_stop)])
+        with self._together("meeting"):
+            dist.all_reduce(flag, dist.ReduceOp.MAX, group=self.small)
+        self.stopping = bool(flag.item())
+
+    def all_reduce_mean(self, flat: Tensor) -> int:
+        with self._together("averaging"):
+            dist.all_reduce(flat, dist.ReduceOp.SUM)  # AVG is missing or wrong for some types and backends
+            flat.div_(self.size)
+            if flat.is_cuda:
+                torch.cuda.synchronize(flat.device)
+        return 2 * flat.nbytes * (self.size - 1) // self.size  # of a ring
+
+    def sum(self, values: Tensor) -> Tensor:
+        total = values.clone()
+        with self._together("summing"):
+            dist.all_reduce(total, dist.ReduceOp.SUM, group=self.small)
+        return total
+
+    def broadcast(self, tensor: Tensor) -> None:
+        with self._together("a broadcast"):
+            dist.broadcast(tensor, 0, group=None if tensor.is_cuda else self.small)
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        tensor = tensor.detach().cpu().contiguous()
+        rows = torch.zeros(self.size, dtype=torch.int64)
+        rows[self.rank] = len(tensor)
+        rows = self.sum(rows)
+        padded = torch.zeros((int(rows.max()), *tensor.shape[1:]), dtype=tensor.dtype)
+        padded[: len(tensor)] = tensor
+        parts = [torch.empty_like(padded) for _ in range(self.size)] if self.rank == 0 else None
+        with self._together("gathering"):
+            dist.gather(padded, parts, 0, group=self.small)
+        return [part[:n] for part, n in zip(parts or [], rows.tolist())]
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            dist.destroy_process_group()
+
+    @contextlib.contextmanager
+    def _together(self, what: str) -> Iterator[None]:
+        self.begun += 1
+        start = time.monotonic()
+        try:
+            self.store.set(f"begun/{self.rank}", str(self.begun))
+            yield
+        except (RuntimeError, dist.DistError) as error:
+            raise UserError(
+                f"rank {self.rank}: {what} failed after {time.monotonic() - start:.0f} s: {self._missing()} "
+                f"({_first_line(error)}). See the log of that rank; --timeout is {self.timeout:g} s"
+            ) from None
+
+    def _missing(self) -> str:
+        """Which ranks have not begun the operation that failed here."""
+        late = []
+        try:
+            for rank in range(self.size):
+                key = f"begun/{rank}"
+                if rank != self.rank and (not self.store.check([key]) or int(self.store.get(key)) < self.begun):
+                    late.append(str(rank))
+        except (RuntimeError, dist.DistError):
+            return "the first worker or the launcher has ended"
+        return f"rank {', '.join(late)} did not come" if late else "a rank has ended"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

@@ -1,0 +1,127 @@
+"""Start K workers on this machine, show what rank 0 says, end all when one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from asr_parallel.log import UserError
+from asr_parallel.parallel.place import Place
+
+STOPPED = 143  # exit code of a worker that was asked to stop and has saved its work (128 + SIGTERM)
+GRACE = 10.0  # seconds that the others have to end after one has failed
+
+
+def launch(command: list[str], workers: int, threads: int, log_dir: Path) -> int:
+    """Run ``command`` as ``workers`` processes; give 0, or ``STOPPED`` if they were asked to stop.
+
+    Rank N writes to ``log_dir/rank_N.log``; what rank 0 writes is shown too.  SIGINT and SIGTERM are passed on.
+    Raises ``UserError`` that names the first rank that failed and shows its last lines.
+    """
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # the system picks a free port
+    log_dir.mkdir(parents=True, exist_ok=True)
+    logs = [log_dir / f"rank_{r}.log" for r in range(workers)]
+    with contextlib.ExitStack() as stack:
+        stop = stack.enter_context(_signals())
+        children: list[subprocess.Popen] = []
+        stack.callback(_end, children)
+        for rank, log in enumerate(logs):
+            place = Place(rank, workers, rank, workers, port=store.port, store_is_there=True)
+            stream = stack.enter_context(open(log, "wb"))
+            environment = os.environ | place.environment() | _limits(threads)
+            children.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    start_new_session=True,  # Ctrl-C reaches us alone; we pass it on once
+                )
+            )
+        return _watch(children, logs, stop)
+
+
+def _limits(threads: int) -> dict[str, str]:
+    """Threads of the numeric libraries; exchanges on one machine use its loopback interface."""
+    limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+    if "GLOO_SOCKET_IFNAME" not in os.environ and any(name == "lo" for _, name in socket.if_nameindex()):
+        limits["GLOO_SOCKET_IFNAME"] = "lo"
+    return limits
+
+
+def _watch(children: list[subprocess.Popen], logs: list[Path], stop: threading.Event) -> int:
+    passed_on = False
+    with open(logs[0], "rb") as shown:
+        while True:
+            codes = [child.poll() for child in children]
+            sys.stderr.write(shown.read().decode("utf-8", "replace"))
+            sys.stderr.flush()
+            bad = [r for r, code in enumerate(codes) if code not in (None, 0, STOPPED)]
+            if bad and not passed_on:
+                time.sleep(1.0)  # the one whose end made the others fail may be a little slower to end
+                codes = [child.poll() for child in children]
+                _fail([r for r, code in enumerate(codes) if code not in (None, 0, STOPPED)], codes, logs)
+            if all(code is not None for code in codes):
+                return STOPPED if passed_on or STOPPED in codes else 0
+            if stop.is_set() and not passed_on:
+                passed_on = True
+                for child in children:
+                    child.terminate()
+            time.sleep(0.1)
+
+
+def _fail(bad: list[int], codes: list[int | None], logs: list[Path]) -> None:
+    """Raise for the ranks in ``bad``: of several, the one that does not merely miss another comes first."""
+    texts = {rank: logs[rank].read_text(encoding="utf-8", errors="replace").splitlines()[-20:] for rank in bad}
+    first = min(bad, key=lambda rank: any("did not come" in line or "has ended" in line for line in texts[rank]))
+    code = codes[first] or 0
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+    shown = "\n".join(f"  rank {first} | {line}" for line in texts[first])
+    raise UserError(f"rank {first} of {len(logs)} {how}; all workers are ended. Last lines of {logs[first]}:\n{shown}")
+
+
+def _end(children: list[subprocess.Popen]) -> None:
+    """End every child that still runs: first politely."""
+    for child in children:
+        if child.poll() is None:
+            child.terminate()
+    deadline = time.monotonic() + GRACE
+    for child in children:
+        try:
+            child.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """An event that is set by SIGINT or SIGTERM; a second one acts as if nobody had caught it."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: object) -> None:
+        asked.set()
+        signal.signal(number, signal.default_int_handler)
+
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,81 @@
+"""How several workers train one model: the interface.  One file each; ``docs/strategies.md`` tells how to write one.
+
+A strategy owns no optimizer, no schedule and no files.  It says what this worker trains, what its loss is,
+when workers exchange, what they exchange, and what is validated and kept.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from asr_parallel.config import StrategyConfig
+from asr_parallel.parallel.clock import Clock
+from asr_parallel.parallel.comm import Comm
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an exchange has cost this worker: bytes sent, seconds waiting for the others, seconds sending."""
+
+    bytes: int = 0
+    wait_s: float = 0.0
+    send_s: float = 0.0
+
+
+class Strategy(ABC):
+    """See the module's text.  ``start`` is called once, before everything else."""
+
+    exchanges: Literal["nothing", "parameters", "gradients", "outputs", "subnets"] = "nothing"
+    optimizer_state: Literal["keep", "average", "reset"] = "keep"  # what becomes of it at an exchange
+
+    def __init__(self, config: StrategyConfig):
+        self.config = config
+        self.lr_scale = 1.0  # multiplies the schedule's rate
+
+    def check(self, workers: int) -> None:  # noqa: B027
+        """Raise ``UserError`` if the options do not suit this number of workers."""
+
+    @abstractmethod
+    def start(self, model: nn.Module, comm: Comm) -> nn.Module:
+        """Take the common model; give the one that this worker trains (often the same)."""
+
+    def loss(self, logits: Tensor, batch: Any) -> Tensor:
+        """Mean loss of a minibatch: ``logits`` [N, num_pdfs], ``batch.y`` int64 [N]."""
+        return F.cross_entropy(logits, batch.y)
+
+    def due(self, clock: Clock) -> bool:
+        """Whether an exchange follows the minibatch just counted.  Must be the same on every worker."""
+        return False
+
+    def per_epoch(self, minibatches: int, batch: int) -> int:
+        """Exchanges in an epoch, for the record."""
+        return 0
+
+    def exchange(self, comm: Comm) -> Report:
+        """Exchange with the others.  Work on a copy, then commit: a failure must leave the weights as they were."""
+        return Report()
+
+    @abstractmethod
+    def consensus(self) -> nn.Module:
+        """The model that is validated, kept and decoded; maps x to logits.  Asked of every worker."""
+
+    def state(self) -> dict[str, Tensor]:
+        """What this worker needs to continue, beside the consensus' parameters and the optimizer's state."""
+        return {}
+
+    def restore(self, state: dict[str, Tensor]) -> None:  # noqa: B027
+        """Take back what ``state`` gave; the consensus' parameters are already in place."""
+
+
+def make_strategy(config: StrategyConfig) -> Strategy:
+    """The strategy that ``config`` names."""
+    from asr_parallel.parallel.model_average import ModelAverage
+    from asr_parallel.parallel.single import Single
+
+    kinds: dict[str, type[Strategy]] = {"single": Single, "model_average": ModelAverage}
+    return kinds[config.name](config)

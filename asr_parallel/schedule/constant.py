@@ -1,0 +1,9 @@
+"""The same rate throughout."""
+
+from asr_parallel.parallel.clock import Clock
+from asr_parallel.schedule.schedule import Schedule
+
+
+class Constant(Schedule):
+    def rate(self, clock: Clock) -> float:
+        return self.lr

@@ -1,0 +1,124 @@
+"""The training loop.  It knows no strategy, optimizer or schedule by name."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from asr_parallel.log import Progress, UserError
+from asr_parallel.parallel.clock import Clock
+from asr_parallel.schedule.schedule import Scores, Verdict
+from asr_parallel.train.checkpoint import Position
+from asr_parallel.train.validate import correct, validate
+from asr_parallel.train.worker import Worker
+
+
+class Stopped(Exception):
+    """Training was asked to stop; everything is saved."""
+
+
+class Keeper(Protocol):
+    """Writes down what happens (``record.Recorder``).  Both are called on every worker."""
+
+    def epoch(self, worker: Worker, epoch: int, lr: float, dev: dict[str, Scores], verdict: Verdict) -> None: ...
+
+    def save(self, worker: Worker, at: Position, before: dict[str, Tensor] | None = None) -> None: ...
+
+
+def train(worker: Worker, keeper: Keeper, at: Position, before: dict[str, Tensor] | None = None) -> None:
+    """Train from position ``at`` on.  ``before`` is the state at the beginning of an epoch that is under way.
+
+    Raises ``Stopped`` after a request to stop, ``UserError`` when training diverges.
+    """
+    if at == Position():
+        worker.schedule.begin(validate(worker)[""])
+        keeper.save(worker, at)
+    show = _progress(worker, at)
+    for epoch in worker.schedule.epochs(at.epochs):
+        clock = Clock(epoch, worker.minibatches, at.minibatch, at.minibatch * worker.batch)
+        if not clock.minibatch:
+            worker.tally.zero_()
+            before = worker.snapshot()
+            worker.optimizer.new_epoch()
+        assert before is not None
+        lr = worker.schedule.rate(clock)
+        run_epoch(worker, clock, show)
+        if not clock.last:
+            keeper.save(worker, Position(epoch - 1, clock.minibatch), before)
+            raise Stopped
+        dev = validate(worker)
+        verdict = worker.schedule.judge(epoch, dev[""])
+        if not verdict.accept:
+            worker.restore(before, epoch_too=False)
+        keeper.epoch(worker, epoch, lr, dev, verdict)
+        at = Position(epoch)
+        keeper.save(worker, at)
+        if worker.comm.stopping:
+            raise Stopped
+
+
+def run_epoch(worker: Worker, clock: Clock, show: Callable[[Clock], None]) -> None:
+    """Train from ``clock`` to the end of the epoch, or to where all workers agree to stop."""
+    strategy, comm = worker.strategy, worker.comm
+    begin = time.perf_counter()
+    worker.ledger.begin(strategy.per_epoch(clock.minibatch, worker.batch))
+    batches = worker.frames.epoch(clock.epoch, clock.minibatch)
+    for batch in itertools.islice(batches, clock.minibatches - clock.minibatch):
+        x, batch.y = batch.x.to(worker.device), batch.y.to(worker.device)
+        logits = worker.logits(worker.model, x)
+        loss = strategy.loss(logits, batch)
+        worker.optimizer.step(loss, lr=worker.schedule.rate(clock) * strategy.lr_scale)
+        count(worker.tally, loss, logits, batch.y)
+        if strategy.due(clock.tick(len(batch.y))):
+            worker.ledger.add(clock, strategy.exchange(comm))
+            settle(worker)
+        show(clock)
+        if comm.stopping:
+            break
+    worker.tally[3] += time.perf_counter() - begin
+    if not torch.isfinite(worker.tally[0]):
+        diverged(worker, clock)
+
+
+@torch.no_grad()
+def count(tally: Tensor, loss: Tensor, logits: Tensor, y: Tensor) -> None:
+    """Add a minibatch to the sums of loss, right frames and frames."""
+    tally[0] += loss.detach().double() * len(y)
+    tally[1] += correct(logits, y)
+    tally[2] += len(y)
+
+
+def settle(worker: Worker) -> None:
+    """Do to the optimizer's state what the strategy says happens to it at an exchange."""
+    if worker.strategy.optimizer_state == "reset":
+        for value in worker.optimizer.shared().values():
+            value.zero_()
+    elif worker.strategy.optimizer_state == "average":
+        for value in worker.optimizer.shared().values():
+            worker.comm.all_reduce_mean(value)
+
+
+def diverged(worker: Worker, clock: Clock) -> None:
+    raise UserError(
+        f"rank {worker.comm.rank}: the loss is no longer a number in epoch {clock.epoch}, minibatch "
+        f"{clock.minibatch}: give a lower --optim.lr (each worker's rate is {worker.strategy.lr_scale:g} x that)"
+    )
+
+
+def _progress(worker: Worker, at: Position) -> Callable[[Clock], None]:
+    """A function that shows how far all workers together are; it also notices divergence early."""
+    epochs = worker.schedule.config.epochs
+    frames = worker.batch * worker.comm.size
+    bar = Progress("train", (epochs - at.epochs) * worker.minibatches * frames, "frames")
+
+    def show(clock: Clock) -> None:
+        bar.add(frames, f"epoch {clock.epoch}/{epochs}")
+        if clock.minibatch % 100 == 0 and not torch.isfinite(worker.tally[0]):
+            diverged(worker, clock)
+
+    return show

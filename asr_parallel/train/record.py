@@ -1,0 +1,131 @@
+"""What a training leaves behind: history, ledger, curves, checkpoints, summary.  Rank 0 writes, all are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from asr_parallel import log
+from asr_parallel.files import write_text
+from asr_parallel.parallel import ledger
+from asr_parallel.schedule.schedule import Scores, Verdict
+from asr_parallel.train import checkpoint
+from asr_parallel.train.checkpoint import Checkpoint, Position, State
+from asr_parallel.train.validate import scores
+from asr_parallel.train.worker import Worker
+
+LOG = log.logger(__name__)
+
+
+class Table:
+    """A file of tab-separated rows under a header, rewritten as a whole."""
+
+    def __init__(self, path: Path, columns: list[str]):
+        self.path, self.columns = path, columns
+        self.rows: list[list[str]] = []
+
+    def load(self, keep: Callable[[dict[str, str]], bool]) -> None:
+        """Take the rows of the file that ``keep`` is true for; none if it is missing or has other columns."""
+        if not self.path.exists():
+            return
+        header, *lines = self.path.read_text(encoding="utf-8").splitlines() or [""]
+        if header.split("\t") == self.columns:
+            rows = [line.split("\t") for line in lines]
+            self.rows = [row for row in rows if len(row) == len(self.columns) and keep(dict(zip(self.columns, row)))]
+
+    def add(self, rows: list[list[str]]) -> None:
+        self.rows += rows
+        write_text(self.path, "".join("\t".join(row) + "\n" for row in [self.columns, *self.rows]))
+
+    def column(self, name: str) -> list[float]:
+        i = self.columns.index(name)
+        return [float(row[i]) for row in self.rows]
+
+
+class Recorder:
+    """The ``Keeper`` of the loop.  ``seconds`` in the history are those of training, without validation."""
+
+    def __init__(self, out: Path, rank: int, dev: list[str], identity: dict[str, Any]):
+        self.out, self.rank, self.dev, self.identity = out, rank, dev, identity
+        each = [f"{what}_{name}" for what in ("dev_loss", "dev_acc") for name in dev]
+        head = ["epoch", "lr", "frames", "train_loss", "train_acc", "dev_loss", "dev_acc"]
+        self.history = Table(out / "history.tsv", [*head, *each, "seconds", "frames_per_s", "verdict"])
+        self.ledger = Table(out / "ledger.tsv", list(ledger.COLUMNS))
+        self.curves: Any = None
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.out / "checkpoint"
+
+    def resume(self, at: Position, exchanges: int) -> None:
+        """Keep of the tables what was written before ``at``, which lies after ``exchanges`` of its epoch."""
+        if self.rank != 0:
+            return
+        self.history.load(lambda row: int(row["epoch"]) <= at.epochs)
+        self.ledger.load(lambda row: (int(row["epoch"]), int(row["exchange"])) <= (at.epochs + 1, exchanges))
+        self.history.add([])
+        self.ledger.add([])
+
+    def epoch(self, worker: Worker, epoch: int, lr: float, dev: dict[str, Scores], verdict: Verdict) -> None:
+        """An epoch is over: add to the history, the curves and the log."""
+        tally = worker.comm.sum(worker.tally.cpu())
+        if self.rank != 0:
+            return
+        train, frames, seconds = scores(tally), float(tally[2]), float(worker.tally[3])
+        values = {"lr": f"{lr:.6g}", "frames": f"{frames:.0f}", "seconds": f"{seconds:.2f}"}
+        values |= {"frames_per_s": f"{frames / seconds:.0f}", "verdict": str(verdict)}
+        for name, score in {"train": train, "dev": dev[""]}.items():
+            values |= {f"{name}_loss": f"{score.loss:.5f}", f"{name}_acc": f"{score.accuracy:.5f}"}
+        for name in self.dev:
+            values |= {f"dev_loss_{name}": f"{dev[name].loss:.5f}", f"dev_acc_{name}": f"{dev[name].accuracy:.5f}"}
+        self.history.add([[(values | {"epoch": str(epoch)})[name] for name in self.history.columns]])
+        self._curve(epoch, {n: float(v) for n, v in values.items() if n != "verdict"})
+        last = worker.schedule.config.epochs
+        LOG.info(
+            "epoch %d/%d: lr %.4g, train loss %.4f (%.2f %% right), dev loss %.4f (%.2f %%), %s, %.0f frames/s: %s",
+            *(epoch, last, lr, train.loss, 100 * train.accuracy, dev[""].loss, 100 * dev[""].accuracy),
+            *(log.duration(seconds), frames / seconds, verdict),
+        )
+
+    def save(self, worker: Worker, at: Position, before: State | None = None) -> None:
+        """Write a checkpoint; ``before`` is this worker's state at the beginning of the epoch under way."""
+        states = checkpoint.gather_states(worker.comm, worker.snapshot())
+        begun = checkpoint.gather_states(worker.comm, before)
+        rows = worker.ledger.collect(worker.comm)
+        if self.rank != 0:
+            return
+        self.ledger.add(rows)
+        schedule = worker.schedule.state()
+        checkpoint.save(self.checkpoints, Checkpoint(at, states, begun, schedule, self.identity))
+
+    def _curve(self, epoch: int, values: dict[str, float]) -> None:
+        """Add to TensorBoard's curves in ``tb/``."""
+        if self.curves is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.curves = SummaryWriter(str(self.out / "tb"), purge_step=epoch)
+        for name, value in values.items():
+            self.curves.add_scalar(name, value, epoch)
+        self.curves.flush()
+
+    def summary(self) -> dict[str, Any]:
+        """What the history says of the training as a whole; of the model kept: loss and accuracy on the dev sets."""
+        rows = [dict(zip(self.history.columns, row)) for row in self.history.rows]
+        seconds, frames = (sum(float(row[name]) for row in rows) for name in ("seconds", "frames"))
+        kept = [row for row in rows if row["verdict"].startswith("accept")][-1:]
+        best = min(rows, key=lambda row: float(row["dev_loss"]), default=None)
+        waits, sends = (sum(self.ledger.column(name)) for name in ("wait_s", "send_s"))
+        result: dict[str, Any] = {
+            "epochs": len(rows),
+            "train_seconds": round(seconds, 2),
+            "trained_frames": int(frames),
+        }
+        result |= {"frames_per_s": round(frames / seconds) if seconds else 0}
+        result |= {"exchange_wait_s": round(waits, 3), "exchange_send_s": round(sends, 3)}
+        for row in kept:
+            result |= {name: float(row[name]) for name in row if name.startswith(("train_", "dev_"))}
+        if best:
+            result |= {"best_epoch": int(best["epoch"]), "best_dev_loss": float(best["dev_loss"])}
+            result |= {"best_dev_acc": max(float(row["dev_acc"]) for row in rows)}
+        return result
