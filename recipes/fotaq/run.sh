@@ -20,7 +20,7 @@ plan=false               # only say what would be done
 name=fotaq subset=() conf=recipes/fotaq/conf lm=() gmm=() dnn=()
 if [ "$quick" = true ] || [ "$quick" = 1 ]; then
   name=fotaq_quick
-  subset=(--max-train-minutes 30 --max-test-minutes 5)
+  subset=(--max-train-minutes 25 --max-test-minutes 3)
   lm=(--config $conf/quick_lang.toml) gmm=(--config $conf/quick_align.toml) dnn=(--config $conf/quick_dnn.toml)
 fi
 data=${data:-data/$name} exp=${exp:-exp/$name}
