@@ -62,7 +62,7 @@ def test_second_run_does_nothing(config, capsys):
 def test_jobs_do_not_make_a_result_stale_but_options_do(config):
     cli.run("copy", config)
     assert stages.stale("copy", with_changes(config, jobs=7)) == []
-    assert stages.stale("copy", with_changes(config, optim=OptimConfig(lr=0.25))) == ["option optim.lr: 0.5 -> 0.25"]
+    assert stages.stale("copy", with_changes(config, optim=OptimConfig(lr=0.25))) == ["option optim.lr: 1.0 -> 0.25"]
 
 
 def test_changed_input_is_named_and_a_touched_one_is_not(config):

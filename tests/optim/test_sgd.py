@@ -22,7 +22,7 @@ def step_loss(model, seed):
 @pytest.mark.parametrize(("momentum", "l2"), [(0.0, 0.0), (0.9, 0.0), (0.0, 0.1), (0.9, 0.1)])
 def test_steps_are_those_of_torch(momentum, l2):
     ours, theirs = network(), network()
-    optimizer = make_optimizer(OptimConfig(momentum=momentum, l2=l2), ours)
+    optimizer = make_optimizer(OptimConfig("sgd", momentum=momentum, l2=l2), ours)
     oracle = torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=momentum, weight_decay=l2)
     for seed in range(5):
         optimizer.step(step_loss(ours, seed), lr=0.1)
@@ -36,10 +36,10 @@ def test_steps_are_those_of_torch(momentum, l2):
 
 def test_state_continues_exactly():
     one = network()
-    optimizer = make_optimizer(OptimConfig(momentum=0.9), one)
+    optimizer = make_optimizer(OptimConfig("sgd", momentum=0.9), one)
     optimizer.step(step_loss(one, 1), 0.1)
     two = copy.deepcopy(one)
-    other = make_optimizer(OptimConfig(momentum=0.9), two)
+    other = make_optimizer(OptimConfig("sgd", momentum=0.9), two)
     other.restore({name: value.clone() for name, value in optimizer.state().items()})
     optimizer.step(step_loss(one, 2), 0.1)
     other.step(step_loss(two, 2), 0.1)
@@ -57,7 +57,7 @@ def test_the_flat_vector_is_the_parameters():
 
 def test_flat_gradients_are_those_of_the_latest_loss_alone():
     model = network()
-    optimizer = make_optimizer(OptimConfig(), model)
+    optimizer = make_optimizer(OptimConfig("sgd"), model)
     for seed in (3, 4):
         grads = torch.autograd.grad(step_loss(model, seed), list(model.parameters()))
         optimizer.step(step_loss(model, seed), lr=0.0)
@@ -66,7 +66,7 @@ def test_flat_gradients_are_those_of_the_latest_loss_alone():
 
 def test_a_parameter_that_the_loss_does_not_use_stays():
     model = network()
-    optimizer = make_optimizer(OptimConfig(), model)
+    optimizer = make_optimizer(OptimConfig("sgd"), model)
     before = flatten(model).clone()
     optimizer.step(model[0](torch.ones(2, 3)).square().mean(), lr=0.1)
     after = flatten(model)

@@ -27,7 +27,7 @@ def steps(comm, every, data_seeds, lr=0.3, momentum=0.0, start_seed=0):
     """Parameters after one minibatch for each of ``data_seeds``, averaged after every ``every``."""
     strategy = ModelAverage(StrategyConfig("model_average", every=f"{every} minibatches", lr_scale="none"))
     model = strategy.start(small_net(start_seed), comm)
-    optimizer = make_optimizer(OptimConfig(momentum=momentum), model)
+    optimizer = make_optimizer(OptimConfig("sgd", momentum=momentum), model)
     for i, seed in enumerate(data_seeds, 1):
         x, y = minibatch(seed)
         optimizer.step(nn.functional.cross_entropy(model(x), y), lr)

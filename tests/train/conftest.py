@@ -58,7 +58,7 @@ def toy(tmp_path_factory):
             "threads": 1,
             "timeout": 30.0,
             "model": ModelConfig(2, 16, "sigmoid", "nnet1", context=1),
-            "optim": OptimConfig(lr=0.2, momentum=0.5),
+            "optim": OptimConfig("sgd", lr=0.2, momentum=0.5),
             "schedule": ScheduleConfig(epochs=3),
         }
         if changes.get("workers", 1) > 1:

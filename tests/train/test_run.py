@@ -109,10 +109,15 @@ def test_model_averaging_of_one_worker_is_serial_training(toy):
     assert_same_history(single, average)
 
 
-@pytest.mark.parametrize("step", [10, 63, 64, 100])
-def test_a_stopped_training_goes_on_to_the_same_result(toy, monkeypatch, step):
+NG = OptimConfig("ngsgd", lr=0.2)
+
+
+@pytest.mark.parametrize(
+    ("step", "options"), [(10, {}), (63, {}), (64, {}), (100, {}), (10, {"optim": NG}), (100, {"optim": NG})]
+)
+def test_a_stopped_training_goes_on_to_the_same_result(toy, monkeypatch, step, options):
     """63 steps are an epoch: stopped within the first, with it, just after it, within the second."""
-    whole, cut = toy(), toy()
+    whole, cut = toy(**options), toy(**options)
     run(whole)
     with monkeypatch.context() as patch:
         stop_at(patch, step)
@@ -129,20 +134,20 @@ def test_a_stopped_training_goes_on_to_the_same_result(toy, monkeypatch, step):
 def test_an_undone_epoch_leaves_no_trace(toy):
     """Newbob with a rate that is far too high: some epochs are rejected, and a stop within one changes nothing."""
     schedule = ScheduleConfig("newbob", epochs=6, start_halving=0.2, stop=-1.0)
-    one = toy(schedule=schedule, optim=OptimConfig(lr=15.0, momentum=0.0))
+    one = toy(schedule=schedule, optim=OptimConfig("sgd", lr=15.0, momentum=0.0))
     run(one)
     rows = table(one)
     rejected = [i for i, row in enumerate(rows) if row["verdict"].startswith("reject")]
     assert rejected
     short = toy(
-        schedule=dataclasses.replace(schedule, epochs=rejected[-1] + 1), optim=OptimConfig(lr=15.0, momentum=0.0)
+        schedule=dataclasses.replace(schedule, epochs=rejected[-1] + 1), optim=OptimConfig("sgd", lr=15.0, momentum=0.0)
     )
     run(short)  # the last epoch is undone: what is left is the best one
     accepted = min(table(short), key=lambda row: float(row["dev_loss"]))
     assert (float(accepted["dev_loss"]), float(accepted["dev_acc"])) == dev_scores(short)
     assert table(short)[-1]["verdict"].startswith("reject")
     assert json.loads((short.out / "train.json").read_text())["dev_loss"] == float(accepted["dev_loss"])
-    other = toy(schedule=schedule, optim=OptimConfig(lr=15.0, momentum=0.0))
+    other = toy(schedule=schedule, optim=OptimConfig("sgd", lr=15.0, momentum=0.0))
     with pytest.MonkeyPatch.context() as patch:
         stop_at(patch, 63 * rejected[0] + 20)
         assert run(other) == STOPPED
@@ -188,7 +193,7 @@ def test_force_begins_anew(toy, monkeypatch):
 
 
 def test_a_rate_that_is_too_high_is_an_error_and_not_a_model(toy):
-    config = toy(optim=OptimConfig(lr=1e30), model=ModelConfig(1, 16, "relu", "glorot", 1))
+    config = toy(optim=OptimConfig("sgd", lr=1e30), model=ModelConfig(1, 16, "relu", "glorot", 1))
     with pytest.raises(UserError, match=r"rank 0.*no longer a number.*--optim.lr"):
         run(config)
     assert not (config.out / "final.pt").exists()
