@@ -110,11 +110,17 @@ def to_arcs(
     stays = [np.flatnonzero(f.stay_extra <= lattice_beam) for f in frames]
     stay, stay_at = np.concatenate(stays), np.repeat(np.arange(len(frames)), [len(s) for s in stays])
     final = np.flatnonzero(np.isfinite(end))
+    # a token that no epsilon leads to is the entered one
+    same = np.arange(final_state)
+    same[tokens[stay_at] + stay] = entered[stay_at] + stay
+    same[tokens[epsilon_at] + epsilon.target] = tokens[epsilon_at] + epsilon.target
+    differs = (same[tokens[stay_at] + stay] != entered[stay_at] + stay).nonzero()[0]
+    stay, stay_at = stay[differs], stay_at[differs]
     src = (
-        tokens[emitting_at - 1] + emitting.source,
+        same[tokens[emitting_at - 1] + emitting.source],
         entered[epsilon_at] + epsilon.source,
         entered[stay_at] + stay,
-        tokens[-1] + final,
+        same[tokens[-1] + final],
     )
     dst = (
         entered[emitting_at] + emitting.target,
