@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-Cost = tuple[float, float]  # graph, acoustic
-Entries = dict[tuple[int, int], list[Cost]]  # arcs into a state, by (src, word)
+from asr_parallel.decode.joining import join, levels
 
 
 @dataclass(frozen=True)
@@ -94,56 +93,19 @@ def sweep(arcs: Arcs) -> Arcs:
     """Join states with a single arc in to the state before, in topological order.
 
     A state can be joined if the arc into it has no word or no arc out of it has one.  Of parallel arcs with
-    the same word only the ``useful`` stay.  All states must be reachable.  Raises ValueError if there is a cycle.
+    the same word only the useful (see ``joining.useful``) stay.  All states must be reachable.  Raises ValueError
+    if there is a cycle.
     """
+    size = arcs.num_states
     order = np.argsort(arcs.src, kind="stable")
-    first = np.searchsorted(arcs.src[order], np.arange(arcs.num_states + 1)).tolist()
-    dst, word, graph, acoustic = (a[order].tolist() for a in (arcs.dst, arcs.word, arcs.graph, arcs.acoustic))
-    missing = np.bincount(arcs.dst, minlength=arcs.num_states).tolist()
-    bears_word = (np.bincount(arcs.src, arcs.word > 0, minlength=arcs.num_states) > 0).tolist()
-    into: list[Entries] = [{} for _ in range(arcs.num_states)]
-    ready = [arcs.start]
-    for state in ready:  # grows while it is read
-        before, pushed, graph_cost, acoustic_cost = state, 0, 0.0, 0.0
-        for key, costs in into[state].items():
-            if len(costs) > 1:
-                into[state][key] = useful(costs)
-        if len(into[state]) == 1 and state != arcs.final:
-            (((single, label), costs),) = into[state].items()
-            if len(costs) == 1 and not (label and bears_word[state]):
-                before, pushed = single, label
-                graph_cost, acoustic_cost = costs[0]
-                into[state] = {}
-        for i in range(first[state], first[state + 1]):
-            target = dst[i]
-            cost = graph_cost + graph[i], acoustic_cost + acoustic[i]
-            into[target].setdefault((before, word[i] or pushed), []).append(cost)
-            missing[target] -= 1
-            if not missing[target]:
-                ready.append(target)
-    if any(missing):
+    first = np.searchsorted(arcs.src[order], np.arange(size + 1))
+    dst, word, graph, acoustic = (a[order] for a in (arcs.dst, arcs.word, arcs.graph, arcs.acoustic))
+    missing = np.bincount(arcs.dst, minlength=size)
+    bears_word = np.bincount(arcs.src, arcs.word > 0, minlength=size) > 0
+    src, ends, words, *costs = join(arcs.start, arcs.final, first, dst, word, graph, acoustic, missing, bears_word)
+    if missing.any():
         raise ValueError("the lattice has a cycle")
-    rows = [(*key, state, *cost) for state in ready for key, costs in into[state].items() for cost in costs]
-    table = np.array(rows, np.float64).reshape(-1, 5)
-    src, words, ends = table[:, :3].astype(np.int64).T
-    return Arcs(arcs.start, arcs.final, src, ends, words, table[:, 3], table[:, 4])
-
-
-def useful(costs: list[Cost]) -> list[Cost]:
-    """Those of ``costs`` that are least for some positive LM weight: their lower left convex hull."""
-    hull: list[Cost] = []
-    for cost in sorted(costs):
-        if hull and cost[1] >= hull[-1][1]:
-            continue
-        while len(hull) > 1 and _not_below(hull[-2], hull[-1], cost):
-            hull.pop()
-        hull.append(cost)
-    return hull
-
-
-def _not_below(a: Cost, b: Cost, c: Cost) -> bool:
-    """Whether ``b`` is on or above the line from ``a`` to ``c``."""
-    return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
+    return Arcs(arcs.start, arcs.final, src, ends, words, *costs)
 
 
 def sort_states(arcs: Arcs) -> tuple[Arcs, np.ndarray]:
@@ -155,22 +117,13 @@ def sort_states(arcs: Arcs) -> tuple[Arcs, np.ndarray]:
     states = np.unique(np.concatenate([[arcs.start, arcs.final], arcs.src, arcs.dst]))
     src, dst = np.searchsorted(states, arcs.src), np.searchsorted(states, arcs.dst)
     by_src = np.argsort(src, kind="stable")
-    begin = np.searchsorted(src[by_src], np.arange(len(states) + 1)).tolist()
-    next_of: list[int] = dst[by_src].tolist()
-    missing: list[int] = np.bincount(dst, minlength=len(states)).tolist()
-    level = [0] * len(states)
-    ready = [int(np.searchsorted(states, arcs.start))]
-    for state in ready:  # grows while it is read
-        for target in next_of[begin[state] : begin[state + 1]]:
-            level[target] = max(level[target], level[state] + 1)
-            missing[target] -= 1
-            if missing[target] == 0:
-                ready.append(target)
-    if len(ready) != len(states):
+    begin = np.searchsorted(src[by_src], np.arange(len(states) + 1))
+    missing, level = np.bincount(dst, minlength=len(states)), np.zeros(len(states), np.int64)
+    if levels(begin, dst[by_src], missing, level, int(np.searchsorted(states, arcs.start))) != len(states):
         raise ValueError("the lattice has a cycle or a state that cannot be reached")
-    last, levels = np.searchsorted(states, arcs.final), np.array(level, np.int32)
-    order = np.argsort(levels, kind="stable")
+    last = np.searchsorted(states, arcs.final)
+    order = np.argsort(level, kind="stable")
     number = np.empty(len(states), np.int64)
     number[order] = np.arange(len(states))
     arcs = replace(arcs, start=0, final=int(number[last]), src=number[src], dst=number[dst])
-    return arcs[np.lexsort((arcs.word, arcs.src, arcs.dst))], levels[order]
+    return arcs[np.lexsort((arcs.word, arcs.src, arcs.dst))], level[order].astype(np.int32)

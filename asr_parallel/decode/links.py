@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from asr_parallel.decode import passing
 from asr_parallel.decode.arcs import Arcs
 
 
@@ -20,7 +21,7 @@ from asr_parallel.decode.arcs import Arcs
 class Links:
     """Rows of the graph that tokens took.
 
-    ``source`` and ``target`` [L] are numbers of tokens in their frames, ``arc`` [L] are rows of the graph,
+    ``source`` and ``target`` int32 [L] are numbers of tokens in their frames, ``arc`` int32 [L] are rows of the graph,
     ``delta`` and ``extra`` are float32 [L]; before the first pruning no more is known of extra than delta.
     """
 
@@ -32,14 +33,16 @@ class Links:
 
     @classmethod
     def none(cls) -> Links:
-        nothing, zero = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        nothing, zero = np.zeros(0, np.int32), np.zeros(0, np.float32)
         return cls(nothing, nothing, nothing, zero, zero)
 
-    def prune(self, extra: np.ndarray, lattice_beam: float) -> Links:
-        """Those within ``lattice_beam``, given the ``extra`` cost of each target."""
-        total = self.delta + extra[self.target]
-        kept = (total <= lattice_beam).nonzero()[0]
-        return Links(self.source[kept], self.target[kept], self.arc[kept], self.delta[kept], total[kept])
+    @classmethod
+    def found(cls, source: np.ndarray, target: np.ndarray, arc: np.ndarray, delta: np.ndarray) -> Links:
+        """Links that are not pruned yet."""
+        return cls(source, target, arc, delta, delta)
+
+    def without_extra(self) -> tuple[np.ndarray, ...]:
+        return self.source, self.target, self.arc, self.delta
 
     def within(self, limit: float) -> Links:
         """Those whose extra cost is at most ``limit``."""
@@ -72,15 +75,12 @@ def prune(frames: Sequence[Frame], first: int, extra: np.ndarray, lattice_beam: 
     ``extra`` [tokens of the last frame] is how much worse than the best a path is that ends in each token.
     """
     for t in range(len(frames) - 1, first - 1, -1):
-        frame = frames[t]
-        frame.epsilon = frame.epsilon.prune(extra, lattice_beam)
-        frame.stay_extra = frame.stay + extra[: len(frame.stay)]
-        entered = frame.stay_extra.copy()
-        np.minimum.at(entered, frame.epsilon.source, frame.epsilon.extra)
-        frame.emitting = frame.emitting.prune(entered, lattice_beam)
-        if t:
-            extra = np.full(frames[t - 1].tokens, np.inf, np.float32)
-            np.minimum.at(extra, frame.emitting.source, frame.emitting.extra)
+        frame, before = frames[t], frames[t - 1].tokens if t else 0
+        found = passing.prune(
+            *frame.emitting.without_extra(), *frame.epsilon.without_extra(), frame.stay, extra, before, lattice_beam
+        )
+        frame.emitting, frame.epsilon = Links(*found[:5]), Links(*found[5:10])
+        frame.stay_extra, extra = found[10:]
 
 
 def cheapest(frames: Sequence[Frame], number: int, lattice_beam: float) -> float:

@@ -19,8 +19,8 @@ class Graph:
 
     First come the emitting arcs (ilabel = pdf + 1), then the paths through epsilons, one row a path, as
     short-cuts to states that emit or are final.  Word -1 - i of a path stands for the words ``phrases[i]``.
-    ``spans`` int32 [S, 4] has, for each state, the first row and the number of rows of its emitting arcs, then
-    of its epsilon paths.
+    Those of a state are sorted by their cost.  ``spans`` int32 [S, 4] has, for each state, the first row and the
+    number of rows of its emitting arcs, then of its epsilon paths.
     """
 
     start: int
@@ -34,13 +34,16 @@ class Graph:
         """Raises UserError if there is a cycle of epsilons."""
         silent = fst.arcs["ilabel"] == 0
         source, size = fst.sources(), len(fst.finals)
-        emitting = fst.arcs[~silent].view(np.int32).reshape(-1, 4)
-        counts = np.bincount(source[~silent], minlength=size)
+        order = np.flatnonzero(~silent)[np.lexsort((fst.arcs["weight"][~silent], source[~silent]))]
+        emitting = fst.arcs[order].view(np.int32).reshape(-1, 4)
+        counts = np.bincount(source[order], minlength=size)
         useful = (counts > 0) | np.isfinite(fst.finals)
         phrases = _Phrases()
         begin, paths = _epsilon_paths(source[silent], fst.arcs[silent].view(np.int32).reshape(-1, 4), size, phrases)
         kept = useful[paths[:, 3]]
         begin, paths = begin[kept], paths[kept]
+        order = np.lexsort((paths[:, 2].view(np.float32), begin))
+        begin, paths = begin[order], paths[order]
         numbers = np.bincount(begin, minlength=size)
         spans = np.stack([_starts(counts), counts, len(emitting) + _starts(numbers), numbers], axis=1)
         return cls(
