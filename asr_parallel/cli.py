@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[type[C.VerbConfig], str]] = {
     "features": (C.FeaturesConfig, "asr_parallel.data.features"),
     "lang": (C.LangConfig, "asr_parallel.lang.run"),
     "align": (C.AlignConfig, "asr_parallel.align.run"),
+    "pretrain": (C.PretrainConfig, "asr_parallel.pretrain.run"),
     "train": (C.TrainConfig, "asr_parallel.train.run"),
     "decode": (C.DecodeConfig, "asr_parallel.decode.decode"),
     "score": (C.ScoreConfig, "asr_parallel.score.run"),
@@ -139,7 +140,7 @@ def run(verb: str, config: C.VerbConfig) -> int:
     if tracked:
         reasons = ["--force"] if config.force else stages.stale(verb, config)
         if not reasons:
-            print(f"{verb}: fresh, nothing to do ({stages.home(config)})", file=sys.stderr)
+            print(f"{verb}: fresh, nothing to do ({config.home()})", file=sys.stderr)
             return 0
         stages.check_inputs(verb, config)
         inputs = {str(p): stages.fingerprint(p) for p in config.inputs()}
@@ -168,7 +169,7 @@ def stage_log(verb: str, config: C.VerbConfig) -> Iterator[None]:
     """Log of a run: begins with command, versions, commit and host; ends with code and duration."""
     import logging
 
-    path = stages.home(config) / "log" / f"{verb}.log"
+    path = config.home() / "log" / f"{verb}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     begin, code = time.monotonic(), 1
     with open(path, "a", encoding="utf-8") as stream:

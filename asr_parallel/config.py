@@ -38,6 +38,11 @@ class VerbConfig:
         """Files that must exist for the result to be there."""
         return []
 
+    def home(self) -> Path:
+        """The folder that holds all outputs; log and stamp go there."""
+        parents = [str(p.parent) for p in self.outputs()]
+        return Path(os.path.commonpath(parents)) if parents else Path(".")
+
     def num_jobs(self) -> int:
         return self.jobs or cores()
 
@@ -170,24 +175,74 @@ class AlignConfig(VerbConfig):
 
 
 @dataclass(frozen=True)
+class PretrainConfig(VerbConfig):
+    """Pretrain the hidden layers of a sigmoid network, from features alone, as a stack of RBMs."""
+
+    data: Path = Path("data/fotaq")  # corpus directory
+    out: Path = Path("exp/fotaq/dbn")  # where the stack goes
+    train: str = "train"  # set to train on; no labels are needed
+    dev: list[str] = field(default_factory=lambda: ["dev_joe", "dev_new"])  # sets that held-out frames come from
+    features: FeatureKind = "fbank"
+    context: int = 5  # frames spliced on either side
+    layers: int = 4  # hidden layers
+    width: int = 512  # units of a hidden layer
+    batch: int = 100  # frames in a minibatch of one worker; rates and momentum are stated for 100 and follow it
+    gaussian_lr: float = 0.01  # rate of the first RBM, whose visible units are Gaussian
+    gaussian_epochs: int = 2
+    lr: float = 0.4  # rate of the RBMs above
+    epochs: int = 1  # epochs of each RBM above the first
+    epoch_frames: int = 0  # frames of an epoch, drawn at random, of all workers together; 0 means all
+    stddev: float = 0.1  # of the initial weights; less means fewer rescues with large minibatches
+    l2: float = 0.0002  # weight decay
+    momentum: Literal["kaldi", "intended"] = "kaldi"  # kaldi: 0.9 from the start; intended: rises from 0.5 to 0.9
+    cd_steps: int = 1  # k of CD-k
+    held_out: int = 5000  # frames of the dev sets whose free energy is followed; 0 means none
+    workers: int = 1  # processes, which average their parameters; under torchrun the launcher's number
+    average_every: int = 100  # minibatches between averages
+    lr_scale: Literal["workers", "sqrt", "none"] = "workers"  # rate x K, as in training
+    threads: int = 0  # threads a worker; 0 means cores / workers
+    backend: Literal["auto", "gloo", "nccl"] = "auto"  # auto: nccl on GPUs, gloo on CPUs
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    timeout: float = 300.0  # seconds that an average may wait for the slowest worker
+    seed: int = 0
+
+    NOT_HASHED = ("jobs", "force", "timeout", "backend")
+
+    def inputs(self) -> list[Path]:
+        return [cuts_path(self.data, s, self.features) for s in (self.train, *(self.dev if self.held_out else []))]
+
+    def outputs(self) -> list[Path]:
+        names = ["dbn.pt", "rbm.tsv", "pretrain.json", *(f"rbm_{layer}.pt" for layer in range(self.layers))]
+        return [self.out / n for n in names]
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """The network."""
 
     layers: int = 4  # hidden layers
     width: int = 512  # units of a hidden layer
     activation: Literal["sigmoid", "tanh", "relu"] = "relu"
-    init: Literal["nnet1", "glorot"] = "glorot"  # Kaldi's make_nnet_proto (sigmoid), or Glorot's uniform
+    init: Literal["nnet1", "glorot", "dbn"] = "glorot"  # Kaldi's for sigmoids, Glorot's, or from `dbn` (sigmoids)
     context: int = 5  # frames spliced on either side
+    dbn: str = "exp/fotaq/dbn"  # init dbn: directory that `pretrain` left
 
 
 @dataclass(frozen=True)
 class OptimConfig:
     """The optimiser. Learning rates are for the mean gradient of a minibatch."""
 
-    name: Literal["sgd", "ngsgd"] = "ngsgd"  # plain SGD wants about lr 0.05 and momentum 0.9
+    name: Literal["sgd", "ngsgd", "adamw"] = "ngsgd"  # sgd wants about lr 0.05 and momentum 0.9, adamw lr 0.001
     lr: float = 1.0  # rate of one worker; `lr_scale` of the strategy multiplies it
-    momentum: float = 0.0
-    l2: float = 0.0
+    momentum: float = 0.0  # sgd
+    nesterov: bool = False  # sgd: Nesterov's momentum
+    beta1: float = 0.9  # adamw: decay of the mean gradient
+    beta2: float = 0.999  # adamw: decay of the mean squared gradient
+    eps: float = 1e-8  # adamw: added to the root of the latter
+    l1: float = 0.0  # weight decay l1 sign(w); as l2
+    l2: float = 0.0  # weight decay l2 w: added to the gradient, with adamw decoupled (taken from w times lr)
+    clip: float = 0.0  # sgd, adamw: greatest norm of the whole gradient; 0 means any
+    max_norm: float = 0.0  # greatest norm of a row of a weight matrix (a unit's inputs); 0 means any
     variant: Literal["kaldi", "su2015"] = "kaldi"  # ngsgd: Kaldi's, or as the code of Su & Chen 2015 ran
     rank_in: int = 20  # ngsgd: rank of the factor of a layer's inputs
     rank_out: int = 80  # ngsgd: rank of the factor of its output derivatives
@@ -199,17 +254,23 @@ class OptimConfig:
 class ScheduleConfig:
     """The learning-rate schedule."""
 
-    name: Literal["newbob", "exponential", "constant"] = "exponential"
-    epochs: int = 3  # epochs (exponential, constant) or the most epochs (newbob)
-    min_epochs: int = 0  # newbob: epochs before it may halve or stop
+    name: Literal["exponential", "newbob", "constant", "list"] = "exponential"
+    epochs: int = 3  # epochs; with newbob the most epochs
+    warmup: str = ""  # "N minibatches" or "N frames" (of one worker) in which the rate rises to the schedule's
     final_ratio: float = 0.02  # exponential: last rate / first rate
-    metric: Literal["loss", "accuracy"] = "loss"  # newbob: dev cross-entropy or dev frame accuracy
-    relative: bool = True  # newbob: thresholds are relative to the previous value
-    start_halving: float = 0.01  # newbob: start to halve below this gain
-    stop: float = 0.001  # newbob: stop below this gain, once halving
-    factor: float = 0.5  # newbob
-    latch: bool = True  # newbob: once halving has started it goes on every epoch
-    reject: bool = True  # newbob: an epoch that is worse is undone
+    unit: Literal["exchange", "epoch"] = "exchange"  # exponential: fall at each `strategy.every`, or at each epoch
+    rates: list[float] = field(default_factory=list)  # list: the rate of each epoch; the last one stays
+    preset: Literal["kaldi", "su2015", "speechbrain", "returnn"] = "kaldi"  # newbob: whose; what is given below wins
+    metric: Literal["loss", "accuracy"] | None = None  # newbob: dev cross-entropy or dev frame accuracy
+    gain: Literal["relative", "relative_to_new", "absolute"] | None = None  # newbob: what thresholds are for
+    start_halving: float | None = None  # newbob: start to halve below this gain
+    stop: float | None = None  # newbob: stop below this gain, once halving
+    factor: float | None = None  # newbob: what a rate is multiplied by
+    latch: Literal["yes", "no"] | None = None  # newbob: once halving has started it goes on every epoch
+    reject: Literal["yes", "no"] | None = None  # newbob: an epoch that is no better is undone
+    keep_lr: int | None = None  # newbob: first epochs that are kept, and after which it neither halves nor stops
+    min_epochs: int | None = None  # newbob: first epochs that are kept, and after which it does not stop
+    patience: int | None = None  # newbob: epochs of low gain that are let pass before one halves
 
 
 @dataclass(frozen=True)
@@ -243,9 +304,10 @@ class TrainConfig(VerbConfig):
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     strategy: StrategyConfig = field(default_factory=StrategyConfig)
     timeout: float = 300.0  # seconds that an exchange may wait for the slowest worker
+    save_every: int = 1000  # minibatches of a worker between checkpoints inside an epoch
     seed: int = 0
 
-    NOT_HASHED = ("jobs", "force", "timeout", "backend")
+    NOT_HASHED = ("jobs", "force", "timeout", "backend", "save_every")
 
     def inputs(self) -> list[Path]:
         sets = (self.train, *self.dev)
@@ -253,6 +315,7 @@ class TrainConfig(VerbConfig):
             [cuts_path(self.data, s, self.features) for s in sets]
             + [self.ali / f"ali_{s}.npz" for s in sets]
             + [self.ali / n for n in ("hmm.json", "priors.npz")]
+            + ([Path(self.model.dbn) / "dbn.pt"] if self.model.init == "dbn" else [])
         )
 
     def outputs(self) -> list[Path]:
@@ -316,6 +379,9 @@ class ResultsConfig(VerbConfig):
 
     def outputs(self) -> list[Path]:
         return [self.out]
+
+    def home(self) -> Path:
+        return self.exp  # the page may lie in the project's root
 
 
 @dataclass(frozen=True)

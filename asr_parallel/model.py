@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from asr_parallel.config import FeatureKind, ModelConfig
 from asr_parallel.files import atomic
 from asr_parallel.log import UserError
+from asr_parallel.pretrain.dbn import load_dbn
 
 FORMAT = 1  # of final.pt
 ACTIVATIONS = {"sigmoid": torch.sigmoid_, "tanh": torch.tanh_, "relu": torch.relu_}
@@ -41,12 +42,20 @@ class Dnn(nn.Module):
 
 
 def make_model(config: ModelConfig, input_dim: int, num_pdfs: int, seed: int) -> Dnn:
-    """A network with random weights that depend on ``seed`` alone."""
-    if config.init == "nnet1" and config.activation != "sigmoid":
-        raise UserError(f"--model.init nnet1 is made for sigmoids; for {config.activation} give --model.init glorot")
+    """A network with random weights that depend on ``seed`` alone; with ``init`` dbn only the softmax layer's are.
+
+    Raises ``UserError`` if ``init`` does not suit the activation, or the DBN the network.
+    """
+    if config.init != "glorot" and config.activation != "sigmoid":
+        raise UserError(
+            f"--model.init {config.init} is made for sigmoids: give --model.activation sigmoid with it, "
+            f"or for {config.activation} --model.init glorot"
+        )
     model = Dnn(config, input_dim, num_pdfs)
     generator = torch.Generator().manual_seed(seed)
-    (init_nnet1 if config.init == "nnet1" else init_glorot)(model, generator)
+    (init_glorot if config.init == "glorot" else init_nnet1)(model, generator)
+    if config.init == "dbn":
+        load_dbn(config.dbn).start(model)
     return model
 
 

@@ -1,6 +1,6 @@
 """What is fresh and what is stale.
 
-A stamp is written beside the outputs of a verb when it has succeeded.  It holds the options that matter,
+A stamp is written in the home of a verb (``VerbConfig.home``) when it has succeeded.  It holds the options that matter,
 and the fingerprints of inputs and outputs.  A verb is fresh when all of them are still the same; if not,
 ``stale`` says what differs.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +60,10 @@ def unchanged(path: Path, known: Fingerprint) -> bool:
 
 
 def stamp_path(verb: str, config: VerbConfig) -> Path:
-    """Where the stamp of a run of ``verb`` lies: in the folder that holds all of its outputs."""
+    """Where the stamp of a run of ``verb`` lies: in its home."""
     names = sorted(str(p) for p in config.outputs())
     short = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
-    return home(config) / ".stamps" / f"{verb}-{short}.json"
-
-
-def home(config: VerbConfig) -> Path:
-    """The folder that holds all outputs of a verb; its log and stamp go there."""
-    parents = [str(p.parent) for p in config.outputs()]
-    return Path(os.path.commonpath(parents)) if parents else Path(".")
+    return config.home() / ".stamps" / f"{verb}-{short}.json"
 
 
 def stale(verb: str, config: VerbConfig) -> list[str]:

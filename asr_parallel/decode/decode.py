@@ -11,10 +11,12 @@ from typing import Any
 import torch
 
 from asr_parallel import stages
+from asr_parallel.align.hmm import HmmModel
 from asr_parallel.config import DecodeConfig
 from asr_parallel.data.feature_set import FeatureSet
 from asr_parallel.decode.acoustic import Scorer, load_scorer
 from asr_parallel.decode.decoder import Decoder
+from asr_parallel.decode.graph import tree_hash
 from asr_parallel.decode.lattice import Lattices
 from asr_parallel.decode.search import Beams
 from asr_parallel.decode.search_graph import Graph
@@ -49,6 +51,7 @@ def run(config: DecodeConfig) -> None:
                 f"set {feats.name} has {scorer.kind} features of {feats.dim} values, the model takes {scorer.dim}: "
                 "run `features` as for its training"
             )
+    check_tree(config.graph, config.model)
     graph = load_graph(config.graph, scorer, len(words))
     decoder = Decoder(graph, scorer, config.acwt, Beams(config.beam, config.lattice_beam, config.max_active))
     gc.collect()
@@ -70,6 +73,22 @@ def load_words(graph_dir: Path) -> list[str]:
     if not (graph_dir / "words.txt").exists():
         raise UserError(f"{graph_dir / 'words.txt'} is missing: make the graph again (verb `align`)")
     return read_symbols(graph_dir / "words.txt")
+
+
+def check_tree(graph_dir: Path, model_dir: Path) -> None:
+    """Raise UserError if the graph was made with another tree than the model's; graphs of before say nothing of it."""
+    try:
+        known = read_json(graph_dir / "graph.json")["tree"]
+    except FileNotFoundError:
+        log.info("%s is missing: whether the graph fits the model's tree is not known", graph_dir / "graph.json")
+        return
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{graph_dir / 'graph.json'} is damaged: make the graph again (verb `align`)") from None
+    if known != tree_hash(HmmModel.load(model_dir / "hmm.json")):
+        raise UserError(
+            f"{graph_dir / 'HCLG.fst'} was made with another tree or other phones than {model_dir / 'hmm.json'}: "
+            "give the --graph that was made with the model's tree"
+        )
 
 
 def load_graph(graph_dir: Path, scorer: Scorer, num_words: int) -> Graph:

@@ -7,6 +7,8 @@ and a self-loop ``-loop_scale * log(p_loop)``.  Everything that walks over all a
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from kaldifst import StdVectorFst
 
 from asr_parallel.align.hmm import HmmModel
 from asr_parallel.decode.utterance_graph import TrainingGraphs, check_phones
-from asr_parallel.files import atomic
+from asr_parallel.files import atomic, write_json
 from asr_parallel.lang.arrays import ARC, FstArrays
 from asr_parallel.lang.lexicon import read_symbols, write_symbols
 from asr_parallel.log import UserError, logger
@@ -30,7 +32,7 @@ Pdfs = tuple[int, ...]  # of the HMM states of a phone in context
 def compile_graph(
     lang_dir: Path, hmm: HmmModel, out_dir: Path, transition_scale: float = 1.0, self_loop_scale: float = 0.1
 ) -> None:
-    """Write ``HCLG.fst`` (OpenFst ``const``) and ``words.txt`` to ``out_dir``.
+    """Write ``HCLG.fst`` (OpenFst ``const``), ``words.txt`` and ``graph.json`` (``tree_hash``, scales) to ``out_dir``.
 
     The steps of Kaldi's ``mkgraph.sh``: LG = min det (L o G), C o LG, H o CLG, min det, then self-loops.
     H has one entry for each different tuple of pdfs, not for each context.  Epsilons that stand for
@@ -46,9 +48,18 @@ def compile_graph(
     clg, contexts = context_grammar(lang_dir, symbols, hmm.tree.context_width)
     graph = add_self_loops(compose_hmms(clg, contexts, hmm, transition_scale), hmm, self_loop_scale)
     log.info("HCLG: %d states, %d arcs", len(graph.finals), len(graph.arcs))
+    (out_dir / "graph.json").unlink(missing_ok=True)  # until the new graph is whole
     with atomic(out_dir / "HCLG.fst") as temporary:
         graph.write(temporary)
     write_symbols(out_dir / "words.txt", words)
+    scales = {"transition_scale": transition_scale, "self_loop_scale": self_loop_scale}
+    write_json(out_dir / "graph.json", {"tree": tree_hash(hmm), **scales})
+
+
+def tree_hash(hmm: HmmModel) -> str:
+    """SHA-256 of what the pdfs of a model mean: phones, topology and tree, without the transition probabilities."""
+    meaning = [hmm.phones, hmm.silence, hmm.topology.states, hmm.tree.to_json()]
+    return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
 
 def read_fst(path: Path) -> StdVectorFst:

@@ -182,7 +182,7 @@ def precondition_linears(module: nn.Module, options: NgOptions) -> dict[str, Lay
 
 
 class NgSgd(Optimizer):
-    """Natural-gradient SGD: ``w <- w - lr g`` with preconditioned g.  No momentum and no L2, as in Kaldi.
+    """Natural-gradient SGD: ``w <- w - lr g`` with preconditioned g.  No momentum, as in Kaldi.
 
     The factors belong to this worker: a strategy neither averages nor resets them.
     """

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from asr_parallel.config import OptimConfig
-from asr_parallel.log import UserError
+from asr_parallel.log import UserError, logger
 from asr_parallel.optim.flat import Flat, flatten
+from asr_parallel.optim.regularisation import Regularisation
+
+if TYPE_CHECKING:
+    from asr_parallel.optim.ngsgd import NgOptions
+
+LOG = logger(__name__)
 
 
 class Optimizer(ABC):
-    """Minimises the mean loss of a minibatch over the parameters of ``module``, which becomes flat."""
+    """Minimises the mean loss of a minibatch over the parameters of ``module``, which becomes flat.
+
+    A step clips the gradient, adds decay to it (or, if ``decoupled``, takes the decay from the parameters), moves
+    the parameters and shortens the rows of weight matrices, as far as ``regularisation`` says.
+    """
+
+    decoupled = False  # decay acts on the parameters and not through the gradient
+    regularisation = Regularisation()
 
     def __init__(self, module: nn.Module):
         self.parameters = list(module.parameters())
@@ -28,7 +43,14 @@ class Optimizer(ABC):
         loss.backward()
         pieces = (torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters)
         torch.cat([piece.reshape(-1) for piece in pieces], out=self.flat.grads)
+        regularisation, values = self.regularisation, self.flat.values
+        regularisation.clip_gradient(self.flat.grads)
+        if self.decoupled:
+            regularisation.add_decay(values, values, -lr)
+        else:
+            regularisation.add_decay(self.flat.grads, values, 1.0)
         self.update(lr)
+        regularisation.shorten_rows(self.parameters)
 
     @abstractmethod
     def update(self, lr: float) -> None:
@@ -52,16 +74,58 @@ class Optimizer(ABC):
         return self.state()
 
 
+NATURAL = {"rank_in", "rank_out", "update_period", "max_change"}  # of Kaldi's variant; that of Su & Chen has them fixed
+OPTIONS = {  # of each optimizer, beside the rate and those of all
+    "sgd": {"momentum", "nesterov", "clip"},
+    "adamw": {"beta1", "beta2", "eps", "clip"},
+    "ngsgd": {"variant"} | NATURAL,
+}
+OF_ALL = {"name", "lr", "l1", "l2", "max_norm"}
+HIGH_ADAMW_LR = 0.1  # beyond this somebody has left the rate at the default, which is for NG-SGD
+
+
 def make_optimizer(config: OptimConfig, module: nn.Module) -> Optimizer:
     """The optimizer that ``config`` names, on ``module``.  Raises ``UserError`` for options it does not have."""
-    from asr_parallel.optim.ngsgd import SU2015, NgOptions, NgSgd
+    from asr_parallel.optim.adamw import AdamW
+    from asr_parallel.optim.ngsgd import NgSgd
     from asr_parallel.optim.sgd import Sgd
 
-    if config.name == "sgd":
-        return Sgd(module, momentum=config.momentum, l2=config.l2)
-    if config.momentum or config.l2:
-        raise UserError("--optim.name ngsgd has neither momentum nor l2 (as in Kaldi): leave both at 0")
+    check(config)
+    makers: dict[str, Callable[[], Optimizer]] = {
+        "sgd": lambda: Sgd(module, config.momentum, config.nesterov),
+        "adamw": lambda: AdamW(module, config.beta1, config.beta2, config.eps),
+        "ngsgd": lambda: NgSgd(module, ng_options(config)),
+    }
+    optimizer = makers[config.name]()
+    optimizer.regularisation = Regularisation(config.l1, config.l2, config.clip, config.max_norm)
+    return optimizer
+
+
+def check(config: OptimConfig) -> None:
+    """Raise ``UserError`` for an option that the optimizer does not have, or a value that makes no sense."""
+    has = OF_ALL | OPTIONS[config.name] - (NATURAL if config.variant == "su2015" else set())
+    who = config.name + (" as in su2015" if config.name == "ngsgd" and config.variant == "su2015" else "")
+    for option in fields(config):
+        value = getattr(config, option.name)
+        if option.name not in has and value != option.default:
+            own = ", ".join(sorted(has - {"name"}))
+            raise UserError(f"--optim.{option.name} {value}: {who} has no such option, only {own}; leave it out")
+        if isinstance(value, int | float) and value < 0:
+            raise UserError(f"--optim.{option.name} {value}: must not be negative")
+    for name in ("momentum", "beta1", "beta2"):
+        if getattr(config, name) >= 1:
+            raise UserError(f"--optim.{name} {getattr(config, name)}: must be below 1")
+    if config.nesterov and not config.momentum:
+        raise UserError("--optim.nesterov needs a --optim.momentum, e.g. 0.9")
+    if config.name == "adamw" and config.lr > HIGH_ADAMW_LR:
+        LOG.warning("--optim.lr %g is high for adamw, which wants about 0.001", config.lr)
+
+
+def ng_options(config: OptimConfig) -> NgOptions:
+    """The options of NG-SGD in ``config``."""
+    from asr_parallel.optim.ngsgd import SU2015, NgOptions
+
     if config.variant == "su2015":
-        return NgSgd(module, SU2015)
+        return SU2015
     options = NgOptions(config.rank_in, config.rank_out, config.update_period)
-    return NgSgd(module, replace(options, max_change_per_sample=config.max_change))
+    return replace(options, max_change_per_sample=config.max_change)

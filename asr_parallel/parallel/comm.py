@@ -17,6 +17,10 @@ from asr_parallel.log import UserError
 from asr_parallel.parallel.place import Place
 
 
+class Stopped(Exception):
+    """The work was asked to stop; everything is saved."""
+
+
 class Comm(ABC):
     """Worker ``rank`` of ``size``.
 

@@ -100,10 +100,13 @@ class Rbm:
 
 
 class ContrastiveDivergence:
-    """Trains ``rbm`` minibatch by minibatch; keeps momentum, counts and buffers."""
+    """Trains ``rbm`` minibatch by minibatch; keeps momentum, counts and buffers.
 
-    def __init__(self, rbm: Rbm, options: RbmOptions, generator: torch.Generator, name: str = "RBM"):
-        self.rbm, self.options, self.generator, self.name = rbm, options, generator, name
+    Each of ``workers`` workers counts the ``frames`` of all, which the ramp goes by.
+    """
+
+    def __init__(self, rbm: Rbm, options: RbmOptions, generator: torch.Generator, name: str = "RBM", workers: int = 1):
+        self.rbm, self.options, self.generator, self.name, self.workers = rbm, options, generator, name, workers
         self.velocity = torch.zeros_like(rbm.flat)
         self.frames = self.rescues = self.rescues_in_row = 0
         self.rescue_scale, self.ramp = 1.0, options.ramp(0)
@@ -120,7 +123,7 @@ class ContrastiveDivergence:
         if not math.isfinite(error):
             raise UserError(f"{self.name} has diverged after {self.frames} frames: lower its learning rate")
         lr, momentum = self._rates(n)
-        self.frames += n
+        self.frames += n * self.workers
         if self.rbm.visible == "gaussian" and self._explodes(visible[:n], visible[n:]):
             return error
         self._update(visible, hidden, n, lr, momentum)

@@ -1,35 +1,44 @@
-"""A stack of RBMs, trained greedily from the bottom, and the hidden layers it gives a network."""
+"""A stack of RBMs, trained greedily from the bottom, on one worker or by model averaging on many."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from asr_parallel.files import atomic, write_text
-from asr_parallel.log import UserError, logger
+from asr_parallel.log import Progress, UserError, logger
+from asr_parallel.parallel.comm import Comm, SoloComm, Stopped
+from asr_parallel.pretrain.dbn import check_normalised, load_tensors, save_tensors
 from asr_parallel.pretrain.rbm import ContrastiveDivergence, Rbm, RbmOptions
+from asr_parallel.train.record import Table
 
-FORMAT = 1  # of rbm_N.pt
+LOG = logger(__name__)
+FORMAT = 2  # of rbm_N.pt
 PARAMETERS = ("weight", "visible_bias", "hidden_bias")
-COLUMNS = (
+COLUMNS = [
     "layer", "epoch", "frames", "seconds", "error", "energy_train", "energy_held_out", "gap", "lr", "momentum",
-    "rescues",
-)  # fmt: skip
-VARIANCE = (0.25, 4.0)  # mean variance of the visible units that a Gaussian RBM takes
-MEAN_SQUARE = 0.25  # mean square of their means that it takes
-Average = Callable[[Tensor], None]
+    "rescues", "dead",
+]  # fmt: skip
+STILL = 0.01  # a hidden unit whose activation has a smaller standard deviation than this is dead
+MOST_DEAD = 0.2  # share of dead units from which on there is a warning
 
 
 class Frames(Protocol):
-    """Where minibatches come from: ``epoch`` yields batches with ``x`` [N, D], in an order that epochs shuffle."""
+    """This worker's frames: ``epoch`` yields ``num_batches`` minibatches with ``x`` [N, D], which epochs shuffle.
+
+    All workers have the same ``num_batches``.
+    """
+
+    @property
+    def num_batches(self) -> int: ...
 
     def epoch(self, epoch: int, /) -> Iterator[Any]: ...
 
@@ -43,73 +52,132 @@ class StackOptions:
     gaussian: RbmOptions = field(default_factory=lambda: RbmOptions(lr=0.01, epochs=2))
     bernoulli: RbmOptions = field(default_factory=RbmOptions)
     statistics_frames: int = 100_000  # first frames that give means and variances
-    average_every: int = 100  # minibatches between two calls of ``average`` (100 of 100: Kaldi-SU's 10000 frames)
+    average_every: int = 100  # minibatches between two averages (100 of 100: Kaldi-SU's 10000 frames)
+    lr_scale: Literal["workers", "sqrt", "none"] = "workers"  # K workers take 1/K of the steps each
     seed: int = 0
 
 
-def train_stack(
-    frames: Frames,
-    options: StackOptions,
-    out: Path,
-    held_out: Tensor | None = None,
-    average: Average | None = None,
-    rank: int = 0,
-    device: torch.device | str = "cpu",
-) -> list[Rbm]:
-    """Train ``options.layers`` RBMs, each on the hidden probabilities of those below; give them from the bottom.
+@dataclass
+class Trainer:
+    """What the layers of a stack are trained with.  ``identity`` tells the data, in values that JSON knows."""
 
-    Each finished layer is kept in ``out/rbm_N.pt`` and taken from there in a rerun with the same options, which
-    therefore ends where an undisturbed run does.  ``out/rbm.tsv`` has a row an epoch: the reconstruction error,
-    and the mean free energy of the first training frames and of ``held_out`` [M, D], whose growing difference
-    shows overfitting.  ``average`` (in place, over workers that differ in ``rank``) makes training parallel;
-    every worker must then have as many minibatches, and only rank 0 writes.
-    """
-    stack: list[Rbm] = []
-    rows: list[dict[str, Any]] = []
-    for layer in range(options.layers):
-        path = Path(out) / f"rbm_{layer}.pt"
-        description = _describe(options, layer)
-        found = _load(path, description, device) if path.exists() else None
-        if found is None:
-            found = _train_layer(frames, options, stack, held_out, average, rank, device)
-            if rank == 0:
-                _save(path, description, *found)
-        stack.append(found[0])
-        rows += found[1]
-    if rank == 0:
-        lines = ["\t".join(COLUMNS)] + ["\t".join(str(row[c]) for c in COLUMNS) for row in rows]
-        write_text(Path(out) / "rbm.tsv", "\n".join(lines) + "\n")
-    return stack
+    frames: Frames
+    options: StackOptions
+    out: Path
+    held_out: Tensor | None = None  # [M, D]
+    comm: Comm = field(default_factory=SoloComm)
+    device: torch.device | str = "cpu"
+    identity: dict[str, Any] = field(default_factory=dict)
+    replace: bool = False  # layers of other options are trained anew, not refused
 
+    def train(self) -> list[Rbm]:
+        """Train ``options.layers`` RBMs, each on the hidden probabilities of those below; give them from the bottom.
 
-def dbn_to_layers(stack: Sequence[Rbm]) -> list[tuple[Tensor, Tensor]]:
-    """Weight [out, in] and bias [out] of each hidden layer of a sigmoid network, from the bottom."""
-    return [(rbm.weight, rbm.hidden_bias) for rbm in stack]
+        Each finished layer is kept in ``out/rbm_N.pt`` and taken from there in a rerun with the same options and
+        data, which therefore ends where an undisturbed run does.  ``out/rbm.tsv`` has a row an epoch.  Rank 0
+        writes.  Raises ``Stopped`` when asked to stop, ``UserError`` when training diverges or a file is refused.
+        """
+        stack: list[Rbm] = []
+        table = Table(self.out / "rbm.tsv", COLUMNS)
+        for layer in range(self.options.layers):
+            rbm = self._found(layer)
+            if rbm is None:
+                if self.comm.rank == 0:
+                    table.load(lambda row, layer=layer: int(row["layer"]) < layer)  # type: ignore[misc]
+                rbm = self._layer(stack, table)
+                if self.comm.rank == 0:
+                    _save(self.out / f"rbm_{layer}.pt", self._describe(layer), rbm)
+            stack.append(rbm)
+        return stack
 
+    def _found(self, layer: int) -> Rbm | None:
+        """Layer ``layer`` from an earlier run; None if there is none.  All workers must find the same."""
+        path = self.out / f"rbm_{layer}.pt"
+        rbm = _load(path, self._describe(layer), self.device, self.replace) if path.exists() else None
+        have = int(self.comm.sum(torch.tensor([int(rbm is not None)])))
+        if have not in (0, self.comm.size):
+            raise UserError(f"only {have} of {self.comm.size} workers find {path}: all need the same folder")
+        return rbm
 
-@torch.no_grad()
-def start_from_dbn(layers: Sequence[nn.Module], stack: Sequence[Rbm]) -> None:
-    """Copy ``stack`` into the first of the linear ``layers`` of a network; the others (the softmax's) stay fresh.
+    def _layer(self, below: list[Rbm], table: Table) -> Rbm:
+        o, layer, comm = self.options, len(below), self.comm
+        single = o.bernoulli if below else o.gaussian
+        scale = {"workers": float(comm.size), "sqrt": comm.size**0.5, "none": 1.0}[o.lr_scale]
+        single = dataclasses.replace(single, lr=single.lr * scale)
+        mean, variance, sample = self._statistics(below)
+        if not below:
+            check_normalised(mean, variance, "the first RBM")
+        rbm = Rbm("bernoulli" if below else "gaussian", len(mean), o.width, self.device)
+        rbm.initialise(self._generator(layer, 0, 0), single.stddev, mean)
+        name = f"RBM {layer} of {o.layers}"
+        trainer = ContrastiveDivergence(rbm, single, self._generator(layer, 1, comm.rank), name, comm.size)
+        held = None if self.held_out is None else propagate(below, self.held_out.to(self.device, torch.float32))
+        bar = Progress(name, single.epochs * self.frames.num_batches, "minibatches")
+        begin = time.perf_counter()
+        for epoch in range(single.epochs):
+            errors = self._epoch(trainer, self._inputs(below, epoch), bar)
+            _check_progress(name, errors, float(variance.mean()))
+            rescues = int(comm.sum(torch.tensor([trainer.rescues])))
+            row = {"layer": layer, "epoch": epoch + 1, "seconds": round(time.perf_counter() - begin, 1)}
+            row |= _row(trainer, errors, sample, held) | {"rescues": rescues}
+            _tell(name, row)
+            if comm.rank == 0:
+                table.add([[str(row[c]) for c in COLUMNS]])
+        bar.close()
+        return rbm
 
-    Raises ``UserError`` if they do not fit.
-    """
-    if len(stack) >= len(layers):
-        raise UserError(
-            f"{len(stack)} pretrained layers for a network of {len(layers) - 1} hidden ones: pretrain fewer"
-        )
-    for i, (layer, (weight, bias)) in enumerate(zip(layers, dbn_to_layers(stack))):
-        assert isinstance(layer, nn.Linear)
-        if layer.weight.shape != weight.shape:
-            raise UserError(
-                f"pretrained layer {i} is {_by(weight)} (inputs x units), the network's is {_by(layer.weight)}: "
-                "pretrain with the features, context and width of the network"
-            )
-        layer.weight.copy_(weight)
-        layer.bias.copy_(bias)
+    def _epoch(self, trainer: ContrastiveDivergence, inputs: Iterator[Tensor], bar: Progress) -> list[float]:
+        """Train on all minibatches; give the reconstruction error of each, the mean over workers."""
+        errors, last = [], self.frames.num_batches
+        for i, v in enumerate(inputs, 1):
+            errors.append(trainer.step(v))
+            if i % self.options.average_every == 0 or i == last:
+                self._average(trainer.rbm.flat)
+            if self.comm.stopping:
+                raise Stopped
+            bar.add()
+        return (self.comm.sum(torch.tensor(errors, dtype=torch.float64)) / self.comm.size).tolist()
 
+    def _average(self, flat: Tensor) -> None:
+        """Replace ``flat`` by its mean over workers; momentum stays local."""
+        self.comm.meet()
+        mean = flat.clone()
+        self.comm.all_reduce_mean(mean)
+        flat.copy_(mean)
 
-def _by(weight: Tensor) -> str:
-    return f"{weight.shape[1]} x {weight.shape[0]}"
+    def _inputs(self, below: list[Rbm], epoch: int) -> Iterator[Tensor]:
+        for batch in self.frames.epoch(epoch):
+            yield propagate(below, batch.x.to(self.device, torch.float32))
+
+    def _statistics(self, below: list[Rbm]) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean [D] and variance [D] of the first frames of all workers, and some of those of this one."""
+        count, kept = 0, []
+        keep = 1000 if self.held_out is None else len(self.held_out)
+        sums: Tensor | None = None
+        for x in self._inputs(below, 0):
+            if count < keep:
+                kept.append(x[: keep - count].clone())
+            moments = torch.stack([x.sum(0, dtype=torch.float64), x.square().sum(0, dtype=torch.float64)])
+            sums = moments if sums is None else sums + moments
+            count += len(x)
+            if count * self.comm.size >= self.options.statistics_frames:
+                break
+        if sums is None:
+            raise UserError("there is no frame to pretrain on: the training set is smaller than one minibatch")
+        mean, square = self.comm.sum(sums.cpu()).to(self.device) / (count * self.comm.size)
+        return mean.float(), (square - mean**2).float(), torch.cat(kept)
+
+    def _generator(self, *key: int) -> torch.Generator:
+        seed = np.random.SeedSequence((self.options.seed, *key)).generate_state(1, np.uint32)[0]
+        return torch.Generator(self.device).manual_seed(int(seed))
+
+    def _describe(self, layer: int) -> str:
+        """What a layer depends on: the data, its options and those of the layers below."""
+        used = dataclasses.asdict(self.options) | {"layer": layer, "workers": self.comm.size}
+        del used["layers"]
+        if not layer:
+            del used["bernoulli"]
+        return json.dumps(used | self.identity, sort_keys=True)
 
 
 def propagate(stack: Sequence[Rbm], x: Tensor) -> Tensor:
@@ -123,50 +191,10 @@ def propagate(stack: Sequence[Rbm], x: Tensor) -> Tensor:
     return x
 
 
-def _train_layer(
-    frames: Frames,
-    options: StackOptions,
-    below: list[Rbm],
-    held_out: Tensor | None,
-    average: Average | None,
-    rank: int,
-    device: torch.device | str,
-) -> tuple[Rbm, list[dict[str, Any]]]:
-    layer, o = len(below), options.bernoulli if below else options.gaussian
-    name = f"RBM {layer}"
-
-    def inputs(epoch: int) -> Iterator[Tensor]:
-        for batch in frames.epoch(epoch):
-            yield propagate(below, batch.x.to(device, torch.float32))
-
-    mean, variance, sample = _statistics(
-        inputs(0), options.statistics_frames, len(held_out) if held_out is not None else 1000
-    )
-    if average is not None:
-        average(mean)
-    if not below:
-        _check_gaussian(mean, variance)
-    rbm = Rbm("bernoulli" if below else "gaussian", len(mean), options.width, device)
-    rbm.initialise(_generator(options.seed, layer, 0, 0, device=device), o.stddev, mean)
-    trainer = ContrastiveDivergence(rbm, o, _generator(options.seed, layer, 1, rank, device=device), name)
-    held = None if held_out is None else propagate(below, held_out.to(device, torch.float32))
-    rows, begin, minibatches = [], time.perf_counter(), 0
-    for epoch in range(o.epochs):
-        errors = []
-        for v in inputs(epoch):
-            errors.append(trainer.step(v))
-            minibatches += 1
-            if average is not None and minibatches % options.average_every == 0:
-                average(rbm.flat)
-        if average is not None:
-            average(rbm.flat)
-        _check_progress(name, errors, float(variance.mean()))
-        row = {"layer": layer, "epoch": epoch + 1, "seconds": round(time.perf_counter() - begin, 1)}
-        rows.append(row | _row(trainer, errors, sample, held))
-        logger(__name__).info(
-            "%s, epoch %d: %s", name, epoch + 1, {k: rows[-1][k] for k in ("error", "gap", "rescues")}
-        )
-    return rbm, rows
+def _tell(name: str, row: dict[str, Any]) -> None:
+    LOG.info("%s, epoch %d: %s", name, row["epoch"], {k: row[k] for k in ("error", "gap", "rescues", "dead")})
+    if row["dead"] > MOST_DEAD:
+        LOG.warning("%s: %.0f %% of its hidden units hardly vary; lower its learning rate", name, 100 * row["dead"])
 
 
 def _row(trainer: ContrastiveDivergence, errors: list[float], sample: Tensor, held: Tensor | None) -> dict[str, Any]:
@@ -175,38 +203,12 @@ def _row(trainer: ContrastiveDivergence, errors: list[float], sample: Tensor, he
     test = float("nan") if held is None else float(rbm.free_energy(held).mean())
     ramp = o.ramp(trainer.frames)
     momentum = o.momentum_last if o.momentum == "kaldi" else ramp
+    dead = float((rbm.hidden_probs(sample).std(0) < STILL).float().mean())
     return {
         "frames": trainer.frames, "error": round(float(np.mean(errors)), 6), "energy_train": round(train, 4),
         "energy_held_out": round(test, 4), "gap": round(test - train, 4), "lr": round(o.lr * (1 - ramp), 8),
-        "momentum": round(momentum, 4), "rescues": trainer.rescues,
+        "momentum": round(momentum, 4), "dead": round(dead, 4),
     }  # fmt: skip
-
-
-def _statistics(batches: Iterator[Tensor], most: int, keep: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean [D] and variance [D] of the first ``most`` frames, and the first ``keep`` frames themselves."""
-    count, kept, total, square = 0, [], torch.zeros(()), torch.zeros(())
-    for x in batches:
-        if count < keep:
-            kept.append(x[: keep - count].clone())
-        total = total.to(x.device) + x.sum(0, dtype=torch.float64)
-        square = square.to(x.device) + x.square().sum(0, dtype=torch.float64)
-        count += len(x)
-        if count >= most:
-            break
-    if not count:
-        raise UserError("there is no frame to pretrain on: the training set is smaller than one minibatch")
-    mean = total / count
-    return mean.float(), (square / count - mean**2).float(), torch.cat(kept)
-
-
-def _check_gaussian(mean: Tensor, variance: Tensor) -> None:
-    """Gaussian units have variance 1: with other inputs contrastive divergence explodes or learns nothing."""
-    measured, offset = float(variance.mean()), float(mean.square().mean())
-    if not (VARIANCE[0] <= measured <= VARIANCE[1]) or offset > MEAN_SQUARE:
-        raise UserError(
-            f"the inputs of the Gaussian RBM have variance {measured:.4g} and mean square offset {offset:.4g} instead "
-            "of 1 and 0: normalise the features to mean 0 and variance 1 (CMVN with variance) first"
-        )
 
 
 def _check_progress(name: str, errors: list[float], variance: float) -> None:
@@ -220,42 +222,25 @@ def _check_progress(name: str, errors: list[float], variance: float) -> None:
         )
 
 
-def _generator(*key: int, device: torch.device | str) -> torch.Generator:
-    seed = int(np.random.SeedSequence(key).generate_state(1, np.uint32)[0])
-    return torch.Generator(device).manual_seed(seed)
+def _save(path: Path, description: str, rbm: Rbm) -> None:
+    parameters = {name: getattr(rbm, name).cpu().clone() for name in PARAMETERS}
+    save_tensors(path, {"format": FORMAT, "options": description, "visible": rbm.visible, **parameters})
 
 
-def _describe(options: StackOptions, layer: int) -> str:
-    """What a layer depends on beside the data: the options of it and of those below."""
-    used: dict[str, Any] = {
-        "width": options.width,
-        "seed": options.seed,
-        "statistics": options.statistics_frames,
-        "layer": layer,
-    }
-    used |= {"gaussian": dataclasses.asdict(options.gaussian)}
-    return repr(used | ({"bernoulli": dataclasses.asdict(options.bernoulli)} if layer else {}))
-
-
-def _save(path: Path, description: str, rbm: Rbm, rows: list[dict[str, Any]]) -> None:
-    value = {
-        "format": FORMAT, "options": description, "visible": rbm.visible, "rows": rows,
-        **{name: getattr(rbm, name).cpu().clone() for name in PARAMETERS},
-    }  # fmt: skip
-    with atomic(path) as temporary:
-        torch.save(value, temporary)
-
-
-def _load(path: Path, description: str, device: torch.device | str) -> tuple[Rbm, list[dict[str, Any]]]:
-    try:
-        value = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
+def _load(path: Path, description: str, device: torch.device | str, replace: bool) -> Rbm | None:
+    value = load_tensors(path, FORMAT, "remove it to train the layer again")
+    if value["options"] != description:
+        if replace:
+            return None
+        before, now = json.loads(value["options"]), json.loads(description)
+        changed = [
+            f"{k}: {before.get(k)} -> {now.get(k)}" for k in sorted({*before, *now}) if before.get(k) != now.get(k)
+        ]
         raise UserError(
-            f"{path} is damaged ({str(error).splitlines()[0]}): remove it to train the layer again"
-        ) from None
-    if value.get("format") != FORMAT or value["options"] != description:
-        raise UserError(f"{path} was made with other options: remove it and the layers above, or choose another place")
+            f"{path} was made with other options or data ({'; '.join(changed[:4])}): give those options to go on, "
+            "--force to begin anew, or another --out"
+        )
     rbm = Rbm(value["visible"], value["weight"].shape[1], value["weight"].shape[0], device)
     for name in PARAMETERS:
         getattr(rbm, name).copy_(value[name])
-    return rbm, value["rows"]
+    return rbm

@@ -18,13 +18,15 @@ GMM_LABELS = {"mono": "GMM, monophones", "tri": "GMM, triphones"}
 
 @dataclass(frozen=True)
 class Experiment:
-    """A model directory.  ``train`` is train.json (empty for a GMM), ``history`` the columns of history.tsv."""
+    """A model directory.  ``train`` is train.json (empty for a GMM), ``history`` and ``course`` have
+    the columns of history.tsv and curve.tsv."""
 
     name: str
     path: Path
     train: dict[str, Any] = field(default_factory=dict)
     align: dict[str, Any] = field(default_factory=dict)
     history: dict[str, list[str]] = field(default_factory=dict)
+    course: dict[str, list[str]] = field(default_factory=dict)
     decodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     scores: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -55,10 +57,17 @@ class Experiment:
 
     def curve(self, column: str) -> list[float]:
         """A column of the history as numbers; empty if it is not there."""
+        return self._numbers("history.tsv", self.history.get(column, []), column)
+
+    def within(self, column: str) -> list[float]:
+        """A column of the curve within epochs as numbers; empty if it is not there."""
+        return self._numbers("curve.tsv", self.course.get(column, []), column)
+
+    def _numbers(self, file: str, texts: list[str], column: str) -> list[float]:
         try:
-            return [float(value) for value in self.history.get(column, [])]
+            return [float(value) for value in texts]
         except ValueError as e:
-            raise UserError(f"{self.path / 'history.tsv'}: column {column} is not numeric ({e})") from None
+            raise UserError(f"{self.path / file}: column {column} is not numeric ({e})") from None
 
 
 def find(exp: Path) -> list[Experiment]:
@@ -83,8 +92,8 @@ def _experiment(path: Path, align: dict[str, Any]) -> Experiment:
                 raise UserError(f"{folder / 'score.json'} lacks {', '.join(sorted(lacks))}; run stage `score` again")
             scores[name] = score
     train = load(path / "train.json")
-    history = read_history(path / "history.tsv")
-    return Experiment(path.name, path, train, {} if train else align, history, decodes, scores)
+    history, course = read_columns(path / "history.tsv"), read_columns(path / "curve.tsv")
+    return Experiment(path.name, path, train, {} if train else align, history, course, decodes, scores)
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -100,8 +109,8 @@ def load(path: Path) -> dict[str, Any]:
     return value
 
 
-def read_history(path: Path) -> dict[str, list[str]]:
-    """Columns of ``history.tsv`` by the names in its header; empty if there is no such file."""
+def read_columns(path: Path) -> dict[str, list[str]]:
+    """Columns of a table by the names in its header; empty if there is no such file."""
     rows = _rows(path)
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 

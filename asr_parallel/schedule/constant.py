@@ -5,5 +5,5 @@ from asr_parallel.schedule.schedule import Schedule
 
 
 class Constant(Schedule):
-    def rate(self, clock: Clock) -> float:
+    def level(self, clock: Clock) -> float:
         return self.lr

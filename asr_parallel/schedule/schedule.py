@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from asr_parallel.config import ScheduleConfig
-from asr_parallel.parallel.clock import Clock
+from asr_parallel.log import UserError
+from asr_parallel.parallel.clock import Clock, Every
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,16 @@ class Verdict:
 
 
 class Schedule(ABC):
-    """Epochs count from 1.  The same on every worker: scores come from rank 0, so verdicts agree."""
+    """Epochs count from 1.  The same on every worker: scores come from rank 0, so verdicts agree.
 
-    def __init__(self, config: ScheduleConfig, lr: float):
-        self.config, self.lr = config, lr
+    ``lr`` is the first rate, ``every`` the period of exchanges, ``batch`` the frames of a minibatch.  A rate
+    depends on where the clock stands and on past verdicts alone, so a training that goes on has the same rates.
+    """
+
+    def __init__(self, config: ScheduleConfig, lr: float, every: str = "1 minibatch", batch: int = 1):
+        self.config, self.lr, self.batch = config, lr, batch
+        self.every = Every.parse(every)
+        self.warmup = Every.parse(config.warmup, "--schedule.warmup") if config.warmup else None
         self.stopped = False
 
     def epochs(self, done: int) -> Iterator[int]:
@@ -44,9 +51,20 @@ class Schedule(ABC):
                 return
             yield epoch
 
-    @abstractmethod
     def rate(self, clock: Clock) -> float:
         """Learning rate of one worker for the next minibatch."""
+        return self.level(clock) * self._warmth(clock)
+
+    @abstractmethod
+    def level(self, clock: Clock) -> float:
+        """The rate, warm-up apart."""
+
+    def _warmth(self, clock: Clock) -> float:
+        """Minibatch m of a warm-up of M has m / M of the rate."""
+        if self.warmup is None:
+            return 1.0
+        minibatch = (clock.epoch - 1) * clock.minibatches + clock.minibatch + 1
+        return min(1.0, minibatch * self.warmup.size(self.batch) / self.warmup.count)
 
     def begin(self, scores: Scores) -> None:  # noqa: B027
         """Told how good the network is before the first epoch."""
@@ -63,11 +81,23 @@ class Schedule(ABC):
         self.stopped = bool(state["stopped"])
 
 
-def make_schedule(config: ScheduleConfig, lr: float) -> Schedule:
-    """The schedule that ``config`` names; ``lr`` is the first rate."""
+def make_schedule(config: ScheduleConfig, lr: float, every: str = "1 minibatch", batch: int = 1) -> Schedule:
+    """The schedule that ``config`` names; see ``Schedule``.  Raises ``UserError`` for options that do not fit it."""
     from asr_parallel.schedule.constant import Constant
     from asr_parallel.schedule.exponential import Exponential
-    from asr_parallel.schedule.newbob import Newbob
+    from asr_parallel.schedule.listed import Listed
+    from asr_parallel.schedule.newbob import Newbob, given
 
-    kinds: dict[str, type[Schedule]] = {"constant": Constant, "exponential": Exponential, "newbob": Newbob}
-    return kinds[config.name](config, lr)
+    kinds: dict[str, type[Schedule]] = {
+        "constant": Constant,
+        "exponential": Exponential,
+        "list": Listed,
+        "newbob": Newbob,
+    }
+    unread = [] if config.name == "newbob" else sorted(given(config))
+    unread += ["rates"] if config.rates and config.name != "list" else []
+    if unread:
+        raise UserError(f"--schedule.name {config.name} does not read --schedule.{unread[0]}: leave it out")
+    if config.epochs < 1:
+        raise UserError(f"--schedule.epochs {config.epochs}: give 1 or more")
+    return kinds[config.name](config, lr, every, batch)

@@ -12,20 +12,21 @@ from torch import Tensor
 
 from asr_parallel.log import Progress, UserError
 from asr_parallel.parallel.clock import Clock
+from asr_parallel.parallel.comm import Stopped
 from asr_parallel.schedule.schedule import Scores, Verdict
 from asr_parallel.train.checkpoint import Position
 from asr_parallel.train.validate import correct, validate
 from asr_parallel.train.worker import Worker
 
-
-class Stopped(Exception):
-    """Training was asked to stop; everything is saved."""
+PARTS = 20  # of an epoch, for the curve
 
 
 class Keeper(Protocol):
-    """Writes down what happens (``record.Recorder``).  Both are called on every worker."""
+    """Writes down what happens (``record.Recorder``).  All are called on every worker."""
 
-    def epoch(self, worker: Worker, epoch: int, lr: float, dev: dict[str, Scores], verdict: Verdict) -> None: ...
+    def part(self, worker: Worker, clock: Clock, lr: float) -> None: ...
+
+    def epoch(self, worker: Worker, epoch: int, lr_last: float, dev: dict[str, Scores], verdict: Verdict) -> None: ...
 
     def save(self, worker: Worker, at: Position, before: dict[str, Tensor] | None = None) -> None: ...
 
@@ -44,10 +45,10 @@ def train(worker: Worker, keeper: Keeper, at: Position, before: dict[str, Tensor
         if not clock.minibatch:
             worker.tally.zero_()
             before = worker.snapshot()
+            worker.tally[4] = worker.schedule.rate(clock)
             worker.optimizer.new_epoch()
         assert before is not None
-        lr = worker.schedule.rate(clock)
-        run_epoch(worker, clock, show)
+        lr = run_epoch(worker, clock, keeper, before, show)
         if not clock.last:
             keeper.save(worker, Position(epoch - 1, clock.minibatch), before)
             raise Stopped
@@ -62,27 +63,38 @@ def train(worker: Worker, keeper: Keeper, at: Position, before: dict[str, Tensor
             raise Stopped
 
 
-def run_epoch(worker: Worker, clock: Clock, show: Callable[[Clock], None]) -> None:
-    """Train from ``clock`` to the end of the epoch, or to where all workers agree to stop."""
+def run_epoch(
+    worker: Worker, clock: Clock, keeper: Keeper, before: dict[str, Tensor], show: Callable[[Clock], None]
+) -> float:
+    """Train from ``clock`` to the end of the epoch, or to where all workers agree to stop; give the last rate."""
     strategy, comm = worker.strategy, worker.comm
-    begin = time.perf_counter()
+    begin, lr, saved = time.perf_counter(), 0.0, clock.minibatch
     worker.ledger.begin(strategy.per_epoch(clock.minibatch, worker.batch))
     batches = worker.frames.epoch(clock.epoch, clock.minibatch)
     for batch in itertools.islice(batches, clock.minibatches - clock.minibatch):
         x, batch.y = batch.x.to(worker.device), batch.y.to(worker.device)
         logits = worker.logits(worker.model, x)
         loss = strategy.loss(logits, batch)
-        worker.optimizer.step(loss, lr=worker.schedule.rate(clock) * strategy.lr_scale)
+        lr = worker.schedule.rate(clock)
+        worker.optimizer.step(loss, lr=lr * strategy.lr_scale)
         count(worker.tally, loss, logits, batch.y)
-        if strategy.due(clock.tick(len(batch.y))):
+        agreed = strategy.due(clock.tick(len(batch.y)))
+        if agreed:
             worker.ledger.add(clock, strategy.exchange(comm))
             settle(worker)
         show(clock)
+        if clock.passes(PARTS) or clock.last or comm.stopping:
+            worker.tally[3] += time.perf_counter() - begin
+            begin = time.perf_counter()
+            keeper.part(worker, clock, lr)
         if comm.stopping:
             break
-    worker.tally[3] += time.perf_counter() - begin
+        if clock.minibatch - saved >= worker.save_every and (agreed or comm.size == 1) and not clock.last:
+            saved = clock.minibatch
+            keeper.save(worker, Position(clock.epoch - 1, saved), before)
     if not torch.isfinite(worker.tally[0]):
         diverged(worker, clock)
+    return lr
 
 
 @torch.no_grad()

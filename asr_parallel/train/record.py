@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from asr_parallel import log
 from asr_parallel.files import write_text
 from asr_parallel.parallel import ledger
+from asr_parallel.parallel.clock import Clock
 from asr_parallel.schedule.schedule import Scores, Verdict
 from asr_parallel.train import checkpoint
 from asr_parallel.train.checkpoint import Checkpoint, Position, State
@@ -44,47 +47,78 @@ class Table:
 
 
 class Recorder:
-    """The ``Keeper`` of the loop.  ``seconds`` in the history are those of training, without validation."""
+    """The ``Keeper`` of the loop.
+
+    In the history ``lr`` and ``lr_last`` are the schedule's rates of an epoch's first and last minibatch, and
+    ``seconds`` those of training, without validation.
+    """
 
     def __init__(self, out: Path, rank: int, dev: list[str], identity: dict[str, Any]):
         self.out, self.rank, self.dev, self.identity = out, rank, dev, identity
         each = [f"{what}_{name}" for what in ("dev_loss", "dev_acc") for name in dev]
-        head = ["epoch", "lr", "frames", "train_loss", "train_acc", "dev_loss", "dev_acc"]
+        head = ["epoch", "lr", "lr_last", "frames", "train_loss", "train_acc", "dev_loss", "dev_acc"]
         self.history = Table(out / "history.tsv", [*head, *each, "seconds", "frames_per_s", "verdict"])
         self.ledger = Table(out / "ledger.tsv", list(ledger.COLUMNS))
+        self.course = Table(out / "curve.tsv", ["epoch", "minibatch", "frames", "seconds", "lr", "loss", "acc"])
+        self.noted = torch.zeros(5, dtype=torch.float64)  # the worker's tally at the last row of the curve
+        self.begun = 0  # minibatches that were done when this process began
         self.curves: Any = None
 
     @property
     def checkpoints(self) -> Path:
         return self.out / "checkpoint"
 
-    def resume(self, at: Position, exchanges: int) -> None:
-        """Keep of the tables what was written before ``at``, which lies after ``exchanges`` of its epoch."""
+    def resume(self, worker: Worker, at: Position) -> None:
+        """Keep of the tables what was written before ``at``, where ``worker`` stands."""
         if self.rank != 0:
             return
+        self.noted = worker.tally.cpu().clone()
+        self.begun = at.epochs * worker.minibatches + at.minibatch
+        exchanges = worker.strategy.per_epoch(at.minibatch, worker.batch)
         self.history.load(lambda row: int(row["epoch"]) <= at.epochs)
         self.ledger.load(lambda row: (int(row["epoch"]), int(row["exchange"])) <= (at.epochs + 1, exchanges))
-        self.history.add([])
-        self.ledger.add([])
+        self.course.load(lambda row: (int(row["epoch"]), int(row["minibatch"])) <= (at.epochs + 1, at.minibatch))
+        for table in (self.history, self.ledger, self.course):
+            table.add([])
 
-    def epoch(self, worker: Worker, epoch: int, lr: float, dev: dict[str, Scores], verdict: Verdict) -> None:
+    def part(self, worker: Worker, clock: Clock, lr: float) -> None:
+        """Part of an epoch is over: add rank 0's training loss since the last row to ``curve.tsv``.
+
+        ``frames`` are those of all workers in this epoch so far, ``seconds`` its time so far.
+        """
+        if self.rank != 0:
+            return
+        now = worker.tally.cpu().clone()
+        if now[2] <= self.noted[2]:  # a new epoch
+            self.noted.zero_()
+        train = scores(now - self.noted)
+        self.noted = now
+        frames, seconds = clock.frames * worker.comm.size, float(now[3])
+        row = [str(clock.epoch), str(clock.minibatch), str(frames), f"{seconds:.2f}", f"{lr:.6g}"]
+        self.course.add([[*row, f"{train.loss:.5f}", f"{train.accuracy:.5f}"]])
+        done = (clock.epoch - 1) * clock.minibatches + clock.minibatch
+        self._curve(done, {"minibatch/loss": train.loss, "minibatch/acc": train.accuracy, "minibatch/lr": lr})
+
+    def epoch(self, worker: Worker, epoch: int, lr_last: float, dev: dict[str, Scores], verdict: Verdict) -> None:
         """An epoch is over: add to the history, the curves and the log."""
         tally = worker.comm.sum(worker.tally.cpu())
         if self.rank != 0:
             return
-        train, frames, seconds = scores(tally), float(tally[2]), float(worker.tally[3])
-        values = {"lr": f"{lr:.6g}", "frames": f"{frames:.0f}", "seconds": f"{seconds:.2f}"}
+        train, frames, seconds, lr = scores(tally), float(tally[2]), float(worker.tally[3]), float(worker.tally[4])
+        values = {"lr": f"{lr:.6g}", "lr_last": f"{lr_last:.6g}"}
+        values |= {"frames": f"{frames:.0f}", "seconds": f"{seconds:.2f}"}
         values |= {"frames_per_s": f"{frames / seconds:.0f}", "verdict": str(verdict)}
         for name, score in {"train": train, "dev": dev[""]}.items():
             values |= {f"{name}_loss": f"{score.loss:.5f}", f"{name}_acc": f"{score.accuracy:.5f}"}
         for name in self.dev:
             values |= {f"dev_loss_{name}": f"{dev[name].loss:.5f}", f"dev_acc_{name}": f"{dev[name].accuracy:.5f}"}
         self.history.add([[(values | {"epoch": str(epoch)})[name] for name in self.history.columns]])
-        self._curve(epoch, {n: float(v) for n, v in values.items() if n != "verdict"})
+        self._curve(epoch * worker.minibatches, {n: float(v) for n, v in values.items() if n != "verdict"})
         last = worker.schedule.config.epochs
         LOG.info(
-            "epoch %d/%d: lr %.4g, train loss %.4f (%.2f %% right), dev loss %.4f (%.2f %%), %s, %.0f frames/s: %s",
-            *(epoch, last, lr, train.loss, 100 * train.accuracy, dev[""].loss, 100 * dev[""].accuracy),
+            "epoch %d/%d: lr %.4g to %.4g, train loss %.4f (%.2f %% right), dev loss %.4f (%.2f %%), %s, %.0f "
+            "frames/s: %s",
+            *(epoch, last, lr, lr_last, train.loss, 100 * train.accuracy, dev[""].loss, 100 * dev[""].accuracy),
             *(log.duration(seconds), frames / seconds, verdict),
         )
 
@@ -99,14 +133,14 @@ class Recorder:
         schedule = worker.schedule.state()
         checkpoint.save(self.checkpoints, Checkpoint(at, states, begun, schedule, self.identity))
 
-    def _curve(self, epoch: int, values: dict[str, float]) -> None:
-        """Add to TensorBoard's curves in ``tb/``."""
+    def _curve(self, minibatch: int, values: dict[str, float]) -> None:
+        """Add to TensorBoard's curves in ``tb/``; ``minibatch`` counts from the first epoch on."""
         if self.curves is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.curves = SummaryWriter(str(self.out / "tb"), purge_step=epoch)
+            self.curves = SummaryWriter(str(self.out / "tb"), purge_step=self.begun + 1)
         for name, value in values.items():
-            self.curves.add_scalar(name, value, epoch)
+            self.curves.add_scalar(name, value, minibatch)
         self.curves.flush()
 
     def summary(self) -> dict[str, Any]:

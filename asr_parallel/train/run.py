@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import shutil
-import signal
-import sys
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from asr_parallel import log, stages
-from asr_parallel.config import TrainConfig, cores
+from asr_parallel.config import TrainConfig
 from asr_parallel.files import atomic, write_json, write_text
 from asr_parallel.model import Dnn, make_model, num_parameters, save_model
 from asr_parallel.optim.optimizer import make_optimizer
-from asr_parallel.parallel.comm import Comm, SoloComm, TorchComm
-from asr_parallel.parallel.launch import STOPPED, launch
+from asr_parallel.parallel.comm import Comm, Stopped
+from asr_parallel.parallel.launch import STOPPED
 from asr_parallel.parallel.place import Place
+from asr_parallel.parallel.start import joined, start, threads_of
 from asr_parallel.parallel.strategy import make_strategy
+from asr_parallel.pretrain.dbn import load_dbn
 from asr_parallel.schedule.schedule import make_schedule
 from asr_parallel.train import checkpoint
 from asr_parallel.train.checkpoint import Checkpoint, Position
 from asr_parallel.train.corpus import Corpus, open_corpus
-from asr_parallel.train.loop import Stopped, train
+from asr_parallel.train.loop import train
 from asr_parallel.train.machine import machine
 from asr_parallel.train.record import Recorder
 from asr_parallel.train.settings import plain, script
@@ -35,19 +30,14 @@ from asr_parallel.train.worker import Worker
 
 LOG = log.logger(__name__)
 MAY_CHANGE = ("workers", "threads", "device", "data", "ali", "out")  # when training goes on
+RATES = ("optim.lr", "schedule.rates")  # these too, but it is written down
 
 
 def run(config: TrainConfig) -> int:
     """Train; give 0, or 143 when asked to stop (the same command then goes on).  Raises ``UserError``."""
-    place = Place.from_environment()
-    if place is None and config.workers > 1:
-        make_strategy(config.strategy).check(config.workers)
-        path = config.out / "config.json"
-        write_json(path, plain(config))
-        command = [sys.executable, "-m", "asr_parallel.train", str(path)]
-        code = launch(command, config.workers, threads_of(config, config.workers), config.out / "log")
-    else:
-        code = work(config, place or Place())
+    make_strategy(config.strategy).check(config.workers)
+    make_schedule(config.schedule, config.optim.lr, config.strategy.every, config.batch)  # raises early
+    code = start(config, work, "asr_parallel.train")
     if code == STOPPED:
         LOG.warning("stopped as asked and saved; the same command goes on from here (%s)", config.out / "run.sh")
     return code
@@ -56,22 +46,17 @@ def run(config: TrainConfig) -> int:
 def work(config: TrainConfig, place: Place) -> int:
     """Be one worker."""
     threads = threads_of(config, place.local_size)
-    torch.set_num_threads(threads)
-    device = device_of(config, place)
-    with contextlib.ExitStack() as stack:
-        if place.size == 1:
-            stack.enter_context(_log_file(config.out / "log" / "rank_0.log"))
-        comm = make_comm(config, place, device)
-        stack.callback(comm.close)
-        stack.enter_context(_signals(comm))
+    with joined(config, place) as (comm, device):
         corpus = open_corpus(config, comm)
         model = make_model(config.model, corpus.frames.dim, len(corpus.counts), config.seed).to(device)
+        if config.model.init == "dbn":
+            load_dbn(config.model.dbn).check_inputs(config.features, corpus.frames)
         recorder = Recorder(config.out, comm.rank, config.dev, identity(config, corpus))
         found = _find_checkpoint(config, comm, recorder)
         worker, at, before = assemble(config, comm, corpus, model, device, found)
         if comm.rank == 0:
             _begin(config, worker, corpus, threads)
-        recorder.resume(at, worker.strategy.per_epoch(at.minibatch, config.batch))
+        recorder.resume(worker, at)
         try:
             train(worker, recorder, at, before)
         except Stopped:
@@ -81,32 +66,10 @@ def work(config: TrainConfig, place: Place) -> int:
     return 0
 
 
-def threads_of(config: TrainConfig, workers: int) -> int:
-    return config.threads or max(1, cores() // workers)
-
-
-def device_of(config: TrainConfig, place: Place) -> torch.device:
-    if config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise log.UserError("--device cuda: torch finds no GPU here; give --device cpu")
-    return torch.device("cuda", place.local_rank % torch.cuda.device_count())
-
-
-def make_comm(config: TrainConfig, place: Place, device: torch.device) -> Comm:
-    if place.size == 1:
-        return SoloComm()
-    alone_on_gpu = device.type == "cuda" and place.local_rank < torch.cuda.device_count()
-    backend = ("nccl" if alone_on_gpu else "gloo") if config.backend == "auto" else config.backend
-    if backend == "nccl" and device.type != "cuda":
-        raise log.UserError("--backend nccl needs GPUs; give --backend gloo")
-    return TorchComm(place, backend, config.timeout)
-
-
 def identity(config: TrainConfig, corpus: Corpus) -> dict[str, Any]:
-    """What the result depends on: options and data."""
+    """What the result depends on: options and data; ``overrides`` tells of rates that were changed on the way."""
     options = {k: v for k, v in stages.options(config).items() if k not in MAY_CHANGE}
-    return options | {f"data.{k}": v for k, v in corpus.identity.items()}
+    return options | {f"data.{k}": v for k, v in corpus.identity.items()} | {"overrides": []}
 
 
 def _find_checkpoint(config: TrainConfig, comm: Comm, recorder: Recorder) -> Checkpoint | None:
@@ -115,20 +78,24 @@ def _find_checkpoint(config: TrainConfig, comm: Comm, recorder: Recorder) -> Che
     finished = (config.out / "train.json").exists()
     if found:
         before, now = found.identity, recorder.identity
-        changed = [
-            f"{k}: {before.get(k)} -> {now.get(k)}" for k in sorted({*before, *now}) if before.get(k) != now.get(k)
-        ]
-        if changed and not finished:
+        names = sorted(k for k in {*before, *now} - {"overrides"} if before.get(k) != now.get(k))
+        changed = [f"{k}: {before.get(k)} -> {now.get(k)}" for k in names]
+        now["overrides"] = list(before.get("overrides", []))
+        if changed and not finished and all(k in RATES for k in names):
+            now["overrides"] += [f"epoch {found.at.epochs + 1}, minibatch {found.at.minibatch}: {c}" for c in changed]
+            LOG.warning("the rate changes at %s", now["overrides"][-1])
+        elif changed and not finished:
             raise log.UserError(
                 f"{config.out} holds a training that is not finished, with other options or data "
                 f"({'; '.join(changed[:4])}): give those options to go on, --force to begin anew, or another --out"
             )
-        found = None if changed else found
+        elif changed:
+            found, now["overrides"] = None, []
     comm.meet()  # all have looked before anything is removed
     if not found and comm.rank == 0:
         for name in ("checkpoint", "tb"):
             shutil.rmtree(config.out / name, ignore_errors=True)
-        for name in ("final.pt", "train.json", "history.tsv", "ledger.tsv"):
+        for name in ("final.pt", "train.json", "history.tsv", "curve.tsv", "ledger.tsv"):
             (config.out / name).unlink(missing_ok=True)
     return found
 
@@ -139,12 +106,12 @@ def assemble(
     """The parts of this worker, in the state of the checkpoint ``found``, if any; and where to begin."""
     strategy = make_strategy(config.strategy)
     strategy.check(comm.size)
-    schedule = make_schedule(config.schedule, config.optim.lr)
+    schedule = make_schedule(config.schedule, config.optim.lr, config.strategy.every, config.batch)
     trained = strategy.start(model, comm)
     optimizer = make_optimizer(config.optim, trained)
     bf16 = config.precision == "bf16"
     parts = (trained, strategy, optimizer, schedule, comm, corpus.frames, corpus.minibatches, config.batch, corpus.dev)
-    worker = Worker(*parts, device=device, bf16=bf16)
+    worker = Worker(*parts, device=device, bf16=bf16, save_every=config.save_every)
     if not found:
         return worker, Position(), None
     schedule.restore(found.schedule)
@@ -193,40 +160,7 @@ def _finish(config: TrainConfig, worker: Worker, corpus: Corpus, recorder: Recor
     summary |= {"lr": config.optim.lr, "effective_lr": config.optim.lr * worker.strategy.lr_scale}
     summary |= {"schedule": config.schedule.name, "optimizer": config.optim.name, "params": num_parameters(model)}
     summary |= {"train_frames": sum(corpus.shards), "minibatches": worker.minibatches} | recorder.summary()
+    if recorder.identity["overrides"]:
+        summary["overrides"] = recorder.identity["overrides"]
     write_json(config.out / "train.json", summary | {"machine": machine(worker.device)})
     LOG.info("done: %s, dev accuracy %.2f %%", config.out / "final.pt", 100 * summary.get("dev_acc", 0.0))
-
-
-@contextlib.contextmanager
-def _log_file(path: Path) -> Iterator[None]:
-    """Send log lines to ``path`` as well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, "w", encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logger = logging.getLogger("asr_parallel")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        handler.close()
-
-
-@contextlib.contextmanager
-def _signals(comm: Comm) -> Iterator[None]:
-    """SIGTERM and SIGINT ask the workers to stop at a step's end; a second one interrupts at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: object) -> None:
-        comm.request_stop()
-        LOG.warning("asked to stop: saving at the next step (again to stop at once)")
-        signal.signal(number, signal.default_int_handler)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

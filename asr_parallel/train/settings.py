@@ -8,7 +8,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from asr_parallel.config import TrainConfig
+from asr_parallel.config import TrainConfig, VerbConfig
 from asr_parallel.files import read_json
 
 SCRIPT = """#!/usr/bin/env bash
@@ -45,13 +45,13 @@ def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
-def plain(config: TrainConfig) -> dict[str, Any]:
+def plain(config: VerbConfig) -> dict[str, Any]:
     """``config`` as values that JSON knows."""
     return {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(config).items()}
 
 
-def load_config(path: Path) -> TrainConfig:
-    """What ``plain`` gave, read from JSON."""
+def load_config(path: Path, verb: type[VerbConfig] = TrainConfig) -> Any:
+    """What ``plain`` gave of a configuration of ``verb``, read from JSON."""
 
     def build(kind: Any, value: Any) -> Any:
         if dataclasses.is_dataclass(kind):
@@ -59,4 +59,4 @@ def load_config(path: Path) -> TrainConfig:
             return kind(**{name: build(types[name], v) for name, v in value.items()})  # type: ignore[operator]
         return Path(value) if kind is Path else value
 
-    return build(TrainConfig, read_json(path))
+    return build(verb, read_json(path))

@@ -47,11 +47,12 @@ class Worker:
     dev: list[DevSet]
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     bf16: bool = False
+    save_every: int = 1000  # minibatches between checkpoints inside an epoch
     ledger: Ledger = field(default_factory=Ledger)
-    tally: Tensor = field(init=False)  # float64 [4] of the epoch so far: loss, right frames, frames, seconds
+    tally: Tensor = field(init=False)  # float64 [5] of this epoch: loss, right frames, frames, seconds; first rate
 
     def __post_init__(self) -> None:
-        self.tally = torch.zeros(4, dtype=torch.float64, device=self.device)
+        self.tally = torch.zeros(5, dtype=torch.float64, device=self.device)
 
     def logits(self, model: nn.Module, x: Tensor) -> Tensor:
         """Scores of ``model``, float32.  In bf16 the matrix products are, the parameters stay float32."""

@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 
 from asr_parallel.align.gmm import DiagGmm
+from asr_parallel.align.hmm import HmmModel, Topology
+from asr_parallel.align.tree import monophone_tree
 from asr_parallel.config import DecodeConfig, cuts_path
 from asr_parallel.decode import decode
 from asr_parallel.decode import sets as sets_module
+from asr_parallel.decode.graph import tree_hash
 from asr_parallel.decode.lattice import Lattices
+from asr_parallel.files import write_json
 from asr_parallel.lang.arrays import ARC, FstArrays
 from asr_parallel.log import UserError
 
@@ -170,6 +174,33 @@ def test_graph_of_a_smaller_tree_is_warned_of(config, monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("asr_parallel"), "propagate", True)
     decode.run(config)
     assert any("pdfs up to 5, the model has 7" in r.getMessage() for r in caplog.records)
+
+
+def monophones(states: list[int]) -> HmmModel:
+    """``NUM_PDFS`` pdfs for phones with so many states."""
+    left_to_right = tuple(tuple(((i, 0.5), (i + 1, 0.5)) for i in range(n)) for n in (0, *states))
+    phones = ["<eps>", *"abcdef"[: len(states)]]
+    return HmmModel.start(phones, [1], Topology(left_to_right), monophone_tree([0, *states]))
+
+
+def test_graph_of_another_tree_with_as_many_pdfs_is_an_error(config, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("asr_parallel"), "propagate", True)
+    hmm = monophones([2, 2, 2])
+    hmm.save(config.model / "hmm.json")
+    with caplog.at_level("INFO"):
+        decode.run(config)  # a graph of before graph.json
+    assert caplog.text.count("graph.json is missing") == 1
+    hmm.log_probs -= 1.0  # transition probabilities are the model's own affair
+    write_json(config.graph / "graph.json", {"tree": tree_hash(hmm)})
+    decode.run(dataclasses.replace(config, force=True))
+    other = monophones([3, 3])
+    assert other.tree.num_pdfs == hmm.tree.num_pdfs == NUM_PDFS
+    other.save(config.model / "hmm.json")
+    with pytest.raises(UserError, match=r"HCLG\.fst was made with another tree or other phones than .*hmm\.json"):
+        decode.run(config)
+    (config.graph / "graph.json").write_text("{")
+    with pytest.raises(UserError, match=r"graph\.json is damaged"):
+        decode.run(config)
 
 
 def test_features_of_another_size_are_an_error(config, sets):

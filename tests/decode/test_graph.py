@@ -6,12 +6,12 @@ import random
 from collections import defaultdict
 
 import kaldifst
-import kaldilm
 import numpy as np
 import pytest
 
 from asr_parallel.align.hmm import ContextTree, HmmModel, Topology
-from asr_parallel.decode.graph import TrainingGraphs, compile_graph
+from asr_parallel.decode.graph import TrainingGraphs, compile_graph, tree_hash
+from asr_parallel.files import read_json
 from asr_parallel.lang.arrays import FstArrays
 from asr_parallel.lang.lexicon import Lexicon, disambiguate, phone_table, read_symbols, word_table, write_symbols
 from asr_parallel.lang.run import write_lang
@@ -204,17 +204,11 @@ def sentence_cost(words):
 
 
 @pytest.fixture
-def graph_dir(lang_dir):
+def graph_dir(lang_dir, kaldilm_grammar):
     lexicon = Lexicon(PRONS)
     write_lang(lexicon, lang_dir)
     (lang_dir / "lm.arpa").write_text(ARPA)
-    kaldilm.arpa2fst(
-        str(lang_dir / "lm.arpa"),
-        str(lang_dir / "G.fst"),
-        disambig_symbol="#0",
-        read_symbol_table=str(lang_dir / "words.txt"),
-        max_order=2,
-    )
+    kaldilm_grammar(lang_dir, order=2)
     return lang_dir
 
 
@@ -228,6 +222,17 @@ def test_hclg_is_brute_force(graph_dir, width):
     for frames in range(2, 6):
         expected = brute_force(hmm, sentences, frames, 0.7, 0.3)
         assert_same(language(fst, frames, symbols), expected)
+
+
+def test_graph_names_its_tree(graph_dir):
+    hashes = []
+    for seed, width in ((0, 3), (1, 3), (0, 1)):
+        hmm = make_hmm(width, seed)
+        compile_graph(graph_dir, hmm, graph_dir / "graph")
+        hmm.save(graph_dir / "hmm.json")
+        assert read_json(graph_dir / "graph" / "graph.json")["tree"] == tree_hash(HmmModel.load(graph_dir / "hmm.json"))
+        hashes.append(tree_hash(hmm))
+    assert hashes[0] == hashes[1] != hashes[2]  # seeds give other transition probabilities
 
 
 @pytest.mark.parametrize("width", [1, 3])

@@ -5,7 +5,6 @@ import math
 from collections import Counter, defaultdict
 
 import kaldifst
-import kaldilm
 import numpy as np
 import pytest
 
@@ -208,20 +207,13 @@ def sentence_costs(fst, symbols, length):
     return costs
 
 
-def test_grammar_is_that_of_kaldilm(pair, tmp_path):
+def test_grammar_is_that_of_kaldilm(pair, tmp_path, kaldilm_grammar):
     model = mix.prune(mix.interpolate(*pair, 0.5), 1e-3)
     symbols = word_table(set(model.words) - {"<s>", "</s>"})
     write_symbols(tmp_path / "words.txt", symbols)
     write_arpa(model, tmp_path / "lm.arpa.gz")
     (tmp_path / "lm.arpa").write_bytes(gzip.decompress((tmp_path / "lm.arpa.gz").read_bytes()))
-    kaldilm.arpa2fst(
-        str(tmp_path / "lm.arpa"),
-        str(tmp_path / "G.fst"),
-        disambig_symbol="#0",
-        read_symbol_table=str(tmp_path / "words.txt"),
-        max_order=3,
-    )
-    expected = sentence_costs(kaldifst.StdVectorFst.read(str(tmp_path / "G.fst")), symbols, 3)
+    expected = sentence_costs(kaldifst.StdVectorFst.read(str(kaldilm_grammar(tmp_path, order=3))), symbols, 3)
     fst = grammar_fst(model, {s: i for i, s in enumerate(symbols)}).to_fst()
     got = sentence_costs(fst, symbols, 3)
     assert set(got) == set(expected)

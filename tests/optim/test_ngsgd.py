@@ -326,6 +326,7 @@ def test_autocast_keeps_float32_factors_and_close_gradients() -> None:
         assert logits.dtype == (torch.bfloat16 if cast else torch.float32)
         optimizer.step(F.cross_entropy(logits.float(), y), 0.1)
         assert {f.w.dtype for f in optimizer.factors.values()} == {torch.float32}
+        assert {f.d.dtype for f in optimizer.factors.values()} == {np.dtype(np.float64)}
         assert net[0].weight.grad.dtype == torch.float32  # type: ignore[union-attr]
     a, b = (torch.cat([p.grad.flatten() for p in net.parameters()]) for net in nets)  # type: ignore[union-attr]
     assert F.cosine_similarity(a, b, dim=0) > 0.98
@@ -375,6 +376,31 @@ def test_optimizer_state_continues_exactly_and_zeros_begin_anew() -> None:
         optimizers[k].step(F.cross_entropy(nets[k](x), y), 0.5)
     assert all(torch.equal(p, q) for p, q in zip(nets[0].parameters(), nets[2].parameters()))
     assert optimizers[0].shared() == {}
+
+
+@pytest.mark.parametrize("kind", ["one frame", "identical frames", "zero gradient", "constant input", "one unit"])
+def test_steps_on_degenerate_minibatches_are_finite_and_sane(kind: str) -> None:
+    """Of a network with a layer of one unit; a minibatch of one frame is smaller than every rank."""
+    net = network()
+    optimizer = NgSgd(net)
+    first = None
+    for step in range(60):
+        x, y = batch(step, 1 if kind == "one frame" else 32)
+        if kind in ("identical frames", "one frame"):
+            x, y = batch(0, 1)
+            x, y = (v.expand(1 if kind == "one frame" else 32, *v.shape[1:]) for v in (x, y))
+        x = torch.zeros_like(x) if kind == "constant input" else x
+        before = optimizer.flat.values.clone()
+        loss = F.cross_entropy(net(x), y)
+        first = loss.item() if first is None else first
+        optimizer.step(loss * (kind != "zero gradient"), 0.1)
+        change = optimizer.flat.values - before
+        assert change.isfinite().all()
+        assert float(change.norm()) <= 3 * 0.075 * len(x)  # the bound of each of three layers
+        if kind == "zero gradient":
+            assert not change.any()
+    if kind in ("one frame", "identical frames"):
+        assert loss.item() < 0.9 * first  # type: ignore[operator]
 
 
 def test_inference_does_not_touch_the_factors() -> None:

@@ -22,6 +22,12 @@ def test_every_so_many_frames():
     assert due_at("3 frames", 4, 2) == [2, 3, 4]
 
 
+@pytest.mark.parametrize("text", ["10 minibatches", "700 frames", "3 frames", "1 minibatch", "99 minibatches"])
+def test_a_period_begins_after_the_latest_exchange(text):
+    due = [0, *due_at(text, 34, 64)]
+    assert [Every.parse(text).begun(m, 64) for m in range(34)] == [max(d for d in due if d <= m) for m in range(34)]
+
+
 @pytest.mark.parametrize("text", ["10 minibatches", "700 frames", "1 minibatch"])
 def test_per_epoch_counts_them(text):
     assert Every.parse(text).per_epoch(34, 64) == len(due_at(text, 34, 64))

@@ -1,16 +1,19 @@
 """RESULTS.md from experiments whose figures are known."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+from asr_parallel import cli, stages
 from asr_parallel.config import ResultsConfig
 from asr_parallel.log import UserError
 from asr_parallel.results import plots, table
 from asr_parallel.results.compare import claims, pairs, serial_twin
-from asr_parallel.results.record import find, read_history
+from asr_parallel.results.record import find, read_columns
 from asr_parallel.results.run import run
 from asr_parallel.results.table import markdown, systems
 from asr_parallel.score.references import Reference
@@ -57,6 +60,11 @@ def add_dnn(folder, workers, right, seed, epochs=4):
         figures = [i, 0.5 / i, 100000, loss - 0.2, acc + 0.05, loss, acc, loss, acc, 40.0 / workers, 2500 * workers]
         rows.append("\t".join([*map(str, figures), "accept"]))
     write(folder / "history.tsv", "\n".join(rows) + "\n")
+    parts = ["epoch\tminibatch\tframes\tseconds\tlr\tloss\tacc"]
+    parts += [
+        f"{i}\t{m}\t{100 * m}\t{m / 25 / workers}\t0.1\t{2 / i}\t0.5" for i in range(1, epochs + 1) for m in (500, 1000)
+    ]
+    write(folder / "curve.tsv", "\n".join(parts) + "\n")
     write(
         folder / "train.json",
         {
@@ -143,6 +151,17 @@ def test_page_holds_all_parts_and_is_the_same_again(corpus, capsys):
     assert [f.read_bytes() for f in files] == first
 
 
+def test_log_and_stamp_lie_with_the_experiments(corpus):
+    there = {p.name for p in (corpus / "page").iterdir()}
+    before = config(corpus)
+    assert cli.run("results", before) == 0
+    assert {p.name for p in (corpus / "page").iterdir()} == there | {"RESULTS.md", "wer.png", "training.png"}
+    assert (corpus / "exp" / "log" / "results.log").exists()
+    assert stages.stamp_path("results", before).is_relative_to(corpus / "exp")
+    assert stages.stale("results", before) == []
+    assert stages.stamp_path("results", dataclasses.replace(before, out=corpus / "OTHER.md")).exists() is False
+
+
 def test_comparisons_find_what_was_made(corpus):
     experiments = find(corpus / "exp")
     assert [(a.name, b.name) for a, b in pairs(experiments)] == [
@@ -218,6 +237,28 @@ def test_systems_with_the_same_label_are_told_apart(tmp_path):
     assert plots.names(find(tmp_path)) == ["DNN, 1 worker (a)", "DNN, 1 worker (b)"]
 
 
+def test_curves_stand_where_they_belong(tmp_path):
+    add_dnn(tmp_path / "dnn", 1, 0.5, 0, epochs=3)
+    history = tmp_path / "dnn" / "history.tsv"
+    rows = history.read_text().splitlines()
+    rows[2] = rows[2].replace("accept", "reject, halve")
+    history.write_text("\n".join(rows) + "\n")
+    axes = Figure().subplots(2, 2)
+    plots._curves(axes, find(tmp_path)[0], "dnn", "red", "o")
+    kept, hollow, train = (line.get_xydata() for line in axes[1][1].lines)
+    assert kept.tolist() == [[40.0, pytest.approx(39.5)], [120.0, pytest.approx(100 * (0.6 - 0.2 / 3 - 0.005))]]
+    assert hollow.tolist() == [[80.0, pytest.approx(49.5)]]
+    assert train[:, 0].tolist() == [10.0, 30.0, 50.0, 70.0, 90.0, 110.0]
+    assert train[0, 1] == 50.0
+    epochs = [line.get_xdata().tolist() for line in axes[0][0].lines]
+    assert epochs == [[1.0, 3.0], [2.0], [0.25, 0.75, 1.25, 1.75, 2.25, 2.75]]
+
+
+def test_a_system_has_one_colour(corpus):
+    experiments = find(corpus / "exp")
+    assert plots.styles(experiments) == {"dnn": (plots.COLOURS[0], "o"), "dnn_w2": (plots.COLOURS[1], "s")}
+
+
 def test_nothing_there_and_damaged_files_are_named(tmp_path):
     with pytest.raises(UserError, match="no experiment has been trained or scored"):
         find(tmp_path)
@@ -230,7 +271,7 @@ def test_nothing_there_and_damaged_files_are_named(tmp_path):
         find(tmp_path)
     write(tmp_path / "history.tsv", "epoch\tseconds\n1\t5.0\n2\n")
     with pytest.raises(UserError, match=r"history\.tsv:3: not as many fields"):
-        read_history(tmp_path / "history.tsv")
+        read_columns(tmp_path / "history.tsv")
 
 
 def test_markdown_escapes_and_aligns():

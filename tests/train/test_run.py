@@ -17,8 +17,11 @@ from asr_parallel.config import ModelConfig, OptimConfig, ScheduleConfig, Strate
 from asr_parallel.data.feature_set import FeatureSet
 from asr_parallel.log import UserError
 from asr_parallel.model import load_predictor
+from asr_parallel.optim.sgd import Sgd
+from asr_parallel.parallel.comm import TorchComm
 from asr_parallel.parallel.launch import STOPPED
 from asr_parallel.parallel.place import Place
+from asr_parallel.schedule.newbob import Newbob
 from asr_parallel.train import corpus, loop
 from asr_parallel.train.run import run, work
 from asr_parallel.train.settings import arguments, load_config, plain, script
@@ -70,7 +73,9 @@ def test_a_training_learns_and_leaves_its_records(toy):
     assert [row["epoch"] for row in rows] == ["1", "2", "3"]
     assert float(rows[-1]["dev_loss"]) < 0.7 < 1.0 < float(rows[0]["train_loss"]) + 0.3
     assert float(rows[-1]["dev_acc"]) > 0.8
-    assert [float(row["lr"]) for row in rows] == pytest.approx([0.2, 0.2 * 0.02**0.5, 0.004], rel=1e-4)
+    begun = np.array([0, 60, 63, 123, 126, 186]) / (3 * 63)  # of the data, at the first and last minibatch of an epoch
+    written = [float(row[name]) for row in rows for name in ("lr", "lr_last")]
+    assert written == pytest.approx(0.2 * 0.02**begun, rel=1e-4)
     assert rows[-1]["verdict"] == "accept, stop"
     summary = json.loads((config.out / "train.json").read_text())
     assert summary["dev_acc"] == float(rows[-1]["dev_acc"])
@@ -79,6 +84,21 @@ def test_a_training_learns_and_leaves_its_records(toy):
     assert load_config(config.out / "config.json") == config
     assert list((config.out / "tb").glob("events*"))
     assert sorted(p.name for p in (config.out / "checkpoint").iterdir()) == ["0002-00000000.pt", "0003-00000000.pt"]
+
+
+def test_the_curve_adds_up_to_the_history(toy):
+    config = toy()
+    run(config)
+    rows = table(config, "curve.tsv")
+    assert len(rows) == 3 * loop.PARTS
+    for epoch in table(config):
+        part = [row for row in rows if row["epoch"] == epoch["epoch"]]
+        frames = np.diff([0, *(int(row["frames"]) for row in part)])
+        assert frames.sum() == int(epoch["frames"])
+        for name in ("loss", "acc"):
+            mean = np.average([float(row[name]) for row in part], weights=frames)
+            assert mean == pytest.approx(float(epoch[f"train_{name}"]), abs=1e-4)
+        assert float(part[-1]["lr"]) == float(epoch["lr_last"])
 
 
 def dev_scores(config):
@@ -102,7 +122,7 @@ def test_dev_scores_are_those_of_the_predictor(toy, monkeypatch):
 
 
 def test_model_averaging_of_one_worker_is_serial_training(toy):
-    single, average = toy(), toy(strategy=StrategyConfig("model_average", every="3 minibatches"))
+    single, average = (toy(strategy=StrategyConfig(name, "3 minibatches")) for name in ("single", "model_average"))
     run(single)
     run(average)
     assert_same_model(single, average)
@@ -131,9 +151,45 @@ def test_a_stopped_training_goes_on_to_the_same_result(toy, monkeypatch, step, o
     assert_same_history(whole, cut)
 
 
+class Killed(Exception):
+    """Stands for a process that ends without notice."""
+
+
+def kill_at(monkeypatch, step):
+    """Let the training end in the given step, saving nothing; give a list that grows with the steps."""
+    seen, whole = [], loop.count
+
+    def count(*arguments):
+        whole(*arguments)
+        seen.append(1)
+        if len(seen) == step:
+            raise Killed
+
+    monkeypatch.setattr(loop, "count", count)
+    return seen
+
+
+@pytest.mark.parametrize(("step", "lost"), [(50, 10), (63 + 25, 5), (10, 10), (60, 20)])
+def test_a_killed_training_loses_what_came_after_its_latest_checkpoint(toy, monkeypatch, step, lost):
+    whole, cut = toy(), toy(save_every=20)
+    run(whole)
+    with monkeypatch.context() as patch:
+        kill_at(patch, step)
+        with pytest.raises(Killed):
+            run(cut)
+    with monkeypatch.context() as patch:
+        steps = kill_at(patch, -1)
+        assert run(cut) == 0
+    assert len(steps) == 3 * 63 - step + lost
+    assert_same_model(whole, cut)
+    assert_same_history(whole, cut)
+    for one, other in zip(table(whole, "curve.tsv"), table(cut, "curve.tsv"), strict=True):
+        assert (one["epoch"], one["frames"], one["lr"]) == (other["epoch"], other["frames"], other["lr"])
+
+
 def test_an_undone_epoch_leaves_no_trace(toy):
     """Newbob with a rate that is far too high: some epochs are rejected, and a stop within one changes nothing."""
-    schedule = ScheduleConfig("newbob", epochs=6, start_halving=0.2, stop=-1.0)
+    schedule = ScheduleConfig("newbob", epochs=6, start_halving=0.2, stop=-1.0, latch="yes")
     one = toy(schedule=schedule, optim=OptimConfig("sgd", lr=15.0, momentum=0.0))
     run(one)
     rows = table(one)
@@ -154,6 +210,84 @@ def test_an_undone_epoch_leaves_no_trace(toy):
     assert run(other) == 0
     assert_same_model(one, other)
     assert_same_history(one, other)
+
+
+def test_a_rejected_epoch_restores_weights_and_fisher_factors(toy):
+    config = toy(optim=NG, schedule=ScheduleConfig("newbob", epochs=2, keep_lr=1))
+    scores = iter([0.0, 1.0, 0.5])  # before training, and after two epochs
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Newbob, "_score", lambda self, _: next(scores))
+        run(config)
+    assert [row["verdict"].split(",")[0] for row in table(config)] == ["accept", "reject"]
+    first, second = (torch.load(path, weights_only=True)["workers"][0] for path in checkpoints(config))
+    assert sorted(first) == sorted(second)
+    factors = [name for name in first if name.startswith("optimizer/")]
+    assert len(factors) == 3 * 2 * 3  # w, d and numbers of two factors of three layers
+    assert any(first[name].any() for name in factors)
+    for name in ["values", *factors]:
+        assert torch.equal(first[name], second[name]), name
+
+
+def checkpoints(config):
+    return sorted((config.out / "checkpoint").iterdir())
+
+
+def spy_on_rates(patch):
+    """A list that grows with the rate of every step."""
+    rates, update = [], Sgd.update
+
+    def spy(self, lr):
+        rates.append(lr)
+        update(self, lr)
+
+    patch.setattr(Sgd, "update", spy)
+    return rates
+
+
+SCHEDULES = {
+    "per exchange": ScheduleConfig("exponential", epochs=3, warmup="70 minibatches"),
+    "list": ScheduleConfig("list", epochs=3, rates=[0.3, 0.2]),
+    "newbob": ScheduleConfig("newbob", epochs=3, start_halving=0.9, stop=-1.0),
+}
+
+
+@pytest.mark.parametrize(("name", "step"), [("per exchange", 17), ("per exchange", 80), ("list", 63), ("newbob", 80)])
+def test_a_stopped_training_goes_on_with_the_same_rates_to_the_bit(toy, monkeypatch, name, step):
+    rates = spy_on_rates(monkeypatch)
+    whole, cut = toy(schedule=SCHEDULES[name]), toy(schedule=SCHEDULES[name])
+    run(whole)
+    expected = rates[:]
+    assert len(expected) == 3 * 63
+    assert len(set(expected)) > 1
+    rates.clear()
+    with monkeypatch.context() as patch:
+        stop_at(patch, step)
+        assert run(cut) == STOPPED
+    assert len(rates) == step
+    assert run(cut) == 0
+    assert rates == expected
+    assert_same_history(whole, cut)
+
+
+def test_a_stopped_training_goes_on_with_another_rate_and_says_so(toy, monkeypatch):
+    config = toy()
+    other = dataclasses.replace(config, optim=dataclasses.replace(config.optim, lr=0.05))
+    rates = spy_on_rates(monkeypatch)
+    for at in (20, 30):  # stopped twice: what was changed is not forgotten
+        with monkeypatch.context() as patch:
+            stop_at(patch, at)
+            assert run(config if at == 20 else other) == STOPPED
+    assert run(other) == 0
+    curve = 0.02 ** (np.array([m // 63 * 63 + m % 63 // 10 * 10 for m in range(3 * 63)]) / (3 * 63))
+    assert rates == pytest.approx(np.concatenate([0.2 * curve[:20], 0.05 * curve[20:]]))
+    summary = json.loads((config.out / "train.json").read_text())
+    assert summary["lr"] == 0.05
+    assert summary["overrides"] == ["epoch 1, minibatch 20: optim.lr: 0.2 -> 0.05"]
+    row = table(config)[0]
+    assert (float(row["lr"]), float(row["lr_last"])) == pytest.approx((0.2, 0.05 * curve[62]), rel=1e-4)
+    run(config)  # finished, so another rate begins anew
+    assert "overrides" not in json.loads((config.out / "train.json").read_text())
+    assert rates[-189:] == pytest.approx(0.2 * curve)
 
 
 def test_a_damaged_checkpoint_is_passed_over(toy, monkeypatch):
@@ -181,6 +315,14 @@ def test_other_options_are_refused_before_the_end_and_begin_anew_after_it(toy, m
     run(fresh)
     run(other)
     assert_same_model(fresh, other)
+
+
+def test_options_of_a_schedule_are_checked_before_a_result_is_removed(toy):
+    config = toy(schedule=ScheduleConfig(epochs=1))
+    run(config)
+    with pytest.raises(UserError, match=r"does not read --schedule.latch"):
+        run(dataclasses.replace(config, schedule=ScheduleConfig(epochs=1, latch="no")))
+    assert (config.out / "final.pt").exists()
 
 
 def test_force_begins_anew(toy, monkeypatch):
@@ -216,13 +358,13 @@ def test_single_refuses_more_workers_and_a_batch_may_not_exceed_a_shard(toy):
 def test_the_command_in_run_sh_gives_the_configuration_back(toy):
     from asr_parallel import cli
 
-    config = toy(workers=2, schedule=ScheduleConfig("newbob", latch=False))
+    config = toy(workers=2, schedule=ScheduleConfig("newbob", latch="no", stop=0.5, warmup="9 frames"))
     assert cli.parse("train", arguments(config)) == config
     assert shlex.join(arguments(config)) in script(config)
 
 
 def test_a_configuration_survives_json(toy, tmp_path):
-    config = toy(workers=2)
+    config = toy(workers=2, schedule=ScheduleConfig("list", rates=[0.5, 0.1]))
     (tmp_path / "c.json").write_text(json.dumps(plain(config)))
     assert load_config(tmp_path / "c.json") == config
 
@@ -258,6 +400,52 @@ def test_two_workers_stopped_by_a_signal_to_one_go_on_to_the_same_result(toy):
     summary = json.loads((whole.out / "train.json").read_text())
     assert (summary["workers"], summary["effective_lr"]) == (2, 0.4)
     assert (summary["dev_loss"], summary["dev_acc"]) == dev_scores(whole)
+
+
+def killed_as(place, config, step):
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, step)
+        with pytest.raises(Killed):
+            work(config, place)
+    return 0
+
+
+def test_two_killed_workers_go_on_from_a_checkpoint_at_an_exchange(toy):
+    whole, cut = toy(workers=2), toy(workers=2, save_every=8)
+    assert together(train_as, whole) == [0, 0]
+    assert together(killed_as, cut, 29) == [0, 0]
+    assert checkpoints(cut)[-1].name == "0000-00000020.pt"  # every 10th minibatch: the first exchange after 8
+    assert together(train_as, cut) == [0, 0]
+    assert_same_model(whole, cut)
+    assert_same_history(whole, cut)
+
+
+def train_with_other_scores(place, config):
+    """As rank 1, add up scores that get worse and worse; give what the schedule heard and said."""
+    with pytest.MonkeyPatch.context() as patch:
+        heard, judge, total, calls = [], Newbob.judge, TorchComm.sum, []
+
+        def other_sum(self, values):
+            calls.append(1)
+            mine = place.rank == 1 and values.shape == (2, 3)  # the scores of two dev sets
+            return total(self, values) + len(calls) * 100.0 if mine else total(self, values)
+
+        def spy(self, epoch, scores):
+            verdict = judge(self, epoch, scores)
+            heard.append((scores, verdict))
+            return verdict
+
+        patch.setattr(TorchComm, "sum", other_sum)
+        patch.setattr(Newbob, "judge", spy)
+        assert work(config, place) == 0
+        return heard
+
+
+def test_rank_0_decides_for_all(toy):
+    config = toy(workers=2, schedule=ScheduleConfig("newbob", epochs=3))
+    first, second = together(train_with_other_scores, config)
+    assert len(first) == 3
+    assert first == second
 
 
 def test_two_workers_go_on_as_one(toy):

@@ -1,0 +1,121 @@
+"""How the work of a verb begins on several workers: through the launcher here, or as one of torchrun's."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from asr_parallel import log
+from asr_parallel.config import PretrainConfig, TrainConfig, cores
+from asr_parallel.files import write_json
+from asr_parallel.parallel.comm import Comm, SoloComm, TorchComm
+from asr_parallel.parallel.launch import launch
+from asr_parallel.parallel.place import Place
+from asr_parallel.train.settings import load_config, plain
+
+LOG = log.logger(__name__)
+WorkerConfig = TrainConfig | PretrainConfig
+Work = Callable[[Any, Place], int]  # what a worker does with its configuration and place; gives an exit code
+
+
+def start(config: WorkerConfig, work: Work, module: str) -> int:
+    """Do ``work``: in this process, or in ``config.workers`` processes that run ``python -m module CONFIG.json``."""
+    place = Place.from_environment()
+    if place is not None or config.workers == 1:
+        return work(config, place or Place())
+    path = config.out / "config.json"
+    write_json(path, plain(config))
+    command = [sys.executable, "-m", module, str(path)]
+    return launch(command, config.workers, threads_of(config, config.workers), config.out / "log")
+
+
+def worker_main(work: Work, verb: type[WorkerConfig], name: str) -> int:
+    """What ``python -m module CONFIG.json`` does: one worker of the verb ``name``; give the exit code."""
+    log.setup()
+    place = Place.from_environment()
+    try:
+        if place is None or len(sys.argv) != 2:
+            raise log.UserError(f"a worker needs RANK and the path of a config.json: use `asr-parallel {name}`")
+        return work(load_config(Path(sys.argv[1]), verb), place)
+    except log.UserError as error:
+        print(f"rank {place.rank if place else 0}: {error}", file=sys.stderr)
+        return 1
+
+
+@contextlib.contextmanager
+def joined(config: WorkerConfig, place: Place) -> Iterator[tuple[Comm, torch.device]]:
+    """Be one worker: its threads, device, log and signals, and its way to the others."""
+    torch.set_num_threads(threads_of(config, place.local_size))
+    device = device_of(config, place)
+    with contextlib.ExitStack() as stack:
+        if place.size == 1:
+            stack.enter_context(_log_file(config.out / "log" / "rank_0.log"))
+        comm = make_comm(config, place, device)
+        stack.callback(comm.close)
+        stack.enter_context(_signals(comm))
+        yield comm, device
+
+
+def threads_of(config: WorkerConfig, workers: int) -> int:
+    return config.threads or max(1, cores() // workers)
+
+
+def device_of(config: WorkerConfig, place: Place) -> torch.device:
+    if config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise log.UserError("--device cuda: torch finds no GPU here; give --device cpu")
+    return torch.device("cuda", place.local_rank % torch.cuda.device_count())
+
+
+def make_comm(config: WorkerConfig, place: Place, device: torch.device) -> Comm:
+    if place.size == 1:
+        return SoloComm()
+    alone_on_gpu = device.type == "cuda" and place.local_rank < torch.cuda.device_count()
+    backend = ("nccl" if alone_on_gpu else "gloo") if config.backend == "auto" else config.backend
+    if backend == "nccl" and device.type != "cuda":
+        raise log.UserError("--backend nccl needs GPUs; give --backend gloo")
+    return TorchComm(place, backend, config.timeout)
+
+
+@contextlib.contextmanager
+def _log_file(path: Path) -> Iterator[None]:
+    """Send log lines to ``path`` as well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, "w", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.getLogger("asr_parallel")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+@contextlib.contextmanager
+def _signals(comm: Comm) -> Iterator[None]:
+    """SIGTERM and SIGINT ask the workers to stop at a step's end; a second one interrupts at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        comm.request_stop()
+        LOG.warning("asked to stop: saving at the next step (again to stop at once)")
+        signal.signal(number, signal.default_int_handler)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,10 @@
+"""``python -m asr_parallel.pretrain CONFIG.json``: one worker, started by ``parallel.launch`` or torchrun."""
+
+import sys
+
+from asr_parallel.config import PretrainConfig
+from asr_parallel.parallel.start import worker_main
+from asr_parallel.pretrain.run import work
+
+if __name__ == "__main__":
+    sys.exit(worker_main(work, PretrainConfig, "pretrain"))
