@@ -38,12 +38,11 @@ def _enter(state, cost, source, arc, value, cutoff, arcs, number, lattice_beam):
             continue
         entered = arcs[arc[i], 3]
         place = number[entered]
-        if place == NONE:
-            place, number[entered] = np.int32(tokens), tokens
-            states[place], least[place] = entered, value[i]
-            tokens += 1
-        else:
-            least[place] = min(least[place], value[i])
+        new = place == NONE  # hard to predict: a choice of values is faster than one of ways
+        place = np.int32(tokens) if new else place
+        number[entered], states[place] = place, entered
+        least[place] = value[i] if new else min(least[place], value[i])
+        tokens += new
         source[few], target[few], arc[few], value[few] = source[i], place, arc[i], value[i]
         few += 1
     kept = 0
@@ -177,3 +176,21 @@ def prune(s1, t1, a1, d1, s2, t2, a2, d2, stay, extra, before, lattice_beam):
     for i in range(len(s1)):
         least[s1[i]] = min(least[s1[i]], e1[i])
     return s1, t1, a1, d1, e1, s2, t2, a2, d2, e2, stay_extra, least
+
+
+@njit(f"int64[::1](int64[::1], {FLOATS})", cache=True)
+def by_cost(offsets, cost):
+    """The order that sorts the arcs ``offsets[s]`` to ``offsets[s + 1]`` of each state s by ``cost``; ties stay."""
+    order = np.arange(len(cost))
+    for s in range(len(offsets) - 1):
+        begin, end = offsets[s], offsets[s + 1]
+        if end - begin > 16:
+            order[begin:end] = begin + np.argsort(cost[begin:end], kind="mergesort")
+            continue
+        for i in range(begin + 1, end):  # most states have two or three
+            j = i
+            while j > begin and cost[order[j - 1]] > cost[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = i
+    return order

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from asr_parallel.decode.passing import by_cost
 from asr_parallel.lang.arrays import FstArrays
 from asr_parallel.log import UserError
 
@@ -34,17 +35,14 @@ class Graph:
         """Raises UserError if there is a cycle of epsilons."""
         silent = fst.arcs["ilabel"] == 0
         source, size = fst.sources(), len(fst.finals)
-        order = np.flatnonzero(~silent)[np.lexsort((fst.arcs["weight"][~silent], source[~silent]))]
-        emitting = fst.arcs[order].view(np.int32).reshape(-1, 4)
-        counts = np.bincount(source[order], minlength=size)
+        counts = np.bincount(source[~silent], minlength=size)
+        emitting = _sorted(fst.arcs[~silent].view(np.int32).reshape(-1, 4), counts)
         useful = (counts > 0) | np.isfinite(fst.finals)
         phrases = _Phrases()
         begin, paths = _epsilon_paths(source[silent], fst.arcs[silent].view(np.int32).reshape(-1, 4), size, phrases)
         kept = useful[paths[:, 3]]
-        begin, paths = begin[kept], paths[kept]
-        order = np.lexsort((paths[:, 2].view(np.float32), begin))
-        begin, paths = begin[order], paths[order]
-        numbers = np.bincount(begin, minlength=size)
+        numbers = np.bincount(begin[kept], minlength=size)
+        paths = _sorted(paths[kept], numbers)
         spans = np.stack([_starts(counts), counts, len(emitting) + _starts(numbers), numbers], axis=1)
         return cls(
             fst.start, fst.finals, spans.astype(np.int32), np.concatenate([emitting, paths]), list(phrases.numbers)
@@ -82,6 +80,12 @@ class _Phrases:
 
 def _starts(counts: np.ndarray) -> np.ndarray:
     return np.cumsum(counts) - counts
+
+
+def _sorted(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The rows of each state, which has ``counts`` [S] of them, sorted by their cost."""
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return rows[by_cost(offsets, np.ascontiguousarray(rows[:, 2]).view(np.float32))]
 
 
 def expand(first: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from kaldifst import StdConstFst, StdFst, StdVectorFst
+from numba import njit
 
 from asr_parallel.log import UserError
 
@@ -62,12 +63,11 @@ class FstArrays:
         while True:
             total = np.zeros(len(arcs) + 1, np.uint64)
             np.cumsum(_mix(labels + arcs["next"].astype(np.uint64)), out=total[1:])
-            _, first, same = np.unique(np.diff(total[offsets]) + ends, return_index=True, return_inverse=True)
-            if len(first) == len(finals):
+            first = first_equal(np.diff(total[offsets]) + ends)
+            kept = first == np.arange(len(finals))
+            if kept.all():
                 return FstArrays(start, finals, offsets, arcs)
-            kept = np.zeros(len(finals), bool)
-            kept[first] = True
-            number = (np.cumsum(kept) - 1)[first[same]]  # kept states stay in their order, and so do their arcs
+            number = (np.cumsum(kept) - 1)[first]  # kept states stay in their order, and so do their arcs
             sizes = np.diff(offsets)
             stay = np.repeat(kept, sizes)
             arcs, labels = arcs[stay], labels[stay]
@@ -122,6 +122,23 @@ class FstArrays:
             path = Path(folder) / "a.fst"
             self.write(path)
             return StdVectorFst(StdConstFst.read(str(path)))
+
+
+@njit("int64[::1](uint64[::1])", cache=True)
+def first_equal(keys):
+    """Index of the first of ``keys`` that is equal to each, by a hash table; keys are hashes themselves."""
+    size = 16
+    while size < 2 * len(keys):
+        size *= 2
+    table, first = np.full(size, -1, np.int64), np.empty(len(keys), np.int64)
+    for i in range(len(keys)):
+        slot = np.int64(keys[i] & np.uint64(size - 1))
+        while table[slot] >= 0 and keys[table[slot]] != keys[i]:
+            slot = (slot + 1) & (size - 1)
+        if table[slot] < 0:
+            table[slot] = i
+        first[i] = table[slot]
+    return first
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
