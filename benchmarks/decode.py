@@ -3,10 +3,10 @@
     python benchmarks/decode.py --model exp/fotaq/dnn --graph exp/fotaq/tri/graph [--sets dev_joe dev_new]
 
 For each beam a sample of the utterances is decoded on one core.  The word error rate is that of the best
-LM weight and penalty on the sample itself, so it compares beams with each other and nothing else; the last
-beam stands for no pruning.  ``--peers`` adds kaldi-decoder's ``FasterDecoder`` (no lattices) and
-``LatticeSimpleDecoder`` on the same scores.  Processor time is measured, not time on the wall.  Prints a
-table, and writes JSON with ``--out``.
+LM weight and penalty on the sample itself, so it compares beams with each other and nothing else; ``--reference``
+is a beam and a ``max_active`` so wide that they stand for no pruning.  ``--peers`` adds kaldi-decoder's
+``FasterDecoder`` (no lattices) and ``LatticeSimpleDecoder`` on the same scores.  Processor time is measured, not time
+on the wall.  Prints a table and JSON lines.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from figure import Figure, command_line
 from kaldi_decoder import (
     DecodableCtc,
     FasterDecoder,
@@ -34,7 +35,6 @@ from asr_parallel.decode.decode import load_graph, load_words
 from asr_parallel.decode.decoder import Decoder
 from asr_parallel.decode.lattice import Lattices
 from asr_parallel.decode.search import Beams
-from asr_parallel.files import write_json
 from asr_parallel.lang.arrays import read_const
 from asr_parallel.score.references import load_references
 from asr_parallel.score.tune import choose, score_grid
@@ -104,17 +104,14 @@ def peers(fst: StdConstFst, scorer: Scorer, acwt: float, beams: Beams, sample: S
     return dict(zip(("faster_xrt", "simple_xrt"), sample.seconds / spent))
 
 
-def rows_of_json(rows: list[dict[str, float]], default: float) -> list[dict]:
-    """The figures that have a target, at beam ``default``."""
+def figures(rows: list[dict[str, float]], default: float) -> list[Figure]:
+    """The figures that have a target, at beam ``default``; the last row stands for no pruning."""
     chosen = min(rows, key=lambda r: abs(r["beam"] - default))
     loss = chosen["wer"] - rows[-1]["wer"]
-    command = "python benchmarks/decode.py"
     return [
-        {"name": "decode_xrt", "value": chosen["xrt"], "unit": "x real time a core", "target": f">= {TARGET_XRT:g}",
-         "holds": chosen["xrt"] >= TARGET_XRT, "command": command},
-        {"name": "decode_beam_wer_loss", "value": loss, "unit": "% absolute", "target": f"<= {TARGET_LOSS:g}",
-         "holds": loss <= TARGET_LOSS, "command": command},
-    ]  # fmt: skip
+        Figure("decode_xrt", chosen["xrt"], "x real time a core", f">= {TARGET_XRT:g}", command_line()),
+        Figure("decode_beam_wer_loss", loss, "% absolute", f"<= {TARGET_LOSS:g}", command_line()),
+    ]
 
 
 def main() -> None:
@@ -124,13 +121,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data/fotaq"))
     parser.add_argument("--sets", nargs="+", default=["dev_joe", "dev_new"])
     parser.add_argument("--utts", type=int, default=60, help="size of the sample")
-    parser.add_argument("--beams", nargs="+", type=float, default=[9, 10, 11, 12, 13, 15])
+    parser.add_argument("--beams", nargs="+", type=float, default=[9, 10, 11, 12])
+    parser.add_argument("--reference", nargs=2, type=float, default=[13, 10000], help="BEAM MAX_ACTIVE of no pruning")
     parser.add_argument("--lattice-beam", type=float, default=6.0)
     parser.add_argument("--max-active", type=int, default=7000)
     parser.add_argument("--peers", action="store_true", help="time kaldi-decoder's decoders too")
     parser.add_argument("--default-beam", type=float, default=12.0)
     parser.add_argument("--acwt", type=float, default=0.083333)
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
     scorer, words = load_scorer(args.model), load_words(args.graph)
@@ -139,18 +136,20 @@ def main() -> None:
     fst = read_const(args.graph / "HCLG.fst")
     print(f"{len(sample.feats)} utterances, {sample.seconds:.0f} s of audio, one core")
     rows = []
-    for beam in sorted(args.beams):
-        beams = Beams(beam, args.lattice_beam, args.max_active)
-        row = {"beam": beam, **lattices(Decoder(graph, scorer, args.acwt, beams), sample, words)}
+    widest = (args.reference[0], int(args.reference[1]))
+    for beam, max_active in [*((beam, args.max_active) for beam in args.beams), widest]:
+        beams = Beams(beam, args.lattice_beam, max_active)
+        row = {
+            "beam": beam,
+            "max_active": max_active,
+            **lattices(Decoder(graph, scorer, args.acwt, beams), sample, words),
+        }
         if args.peers:
             row |= peers(fst, scorer, args.acwt, beams, sample)
         rows.append(row)
         print("  ".join(f"{k} {v:.2f}" for k, v in rows[-1].items()), flush=True)
-    figures = rows_of_json(rows, args.default_beam)
-    for figure in figures:
-        print(figure)
-    if args.out:
-        write_json(args.out, {"figures": figures, "rows": rows})
+    for figure in figures(rows, args.default_beam):
+        figure.show()
 
 
 if __name__ == "__main__":

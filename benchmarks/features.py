@@ -10,7 +10,6 @@ Prints one JSON line a figure.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -23,6 +22,7 @@ import numpy as np
 import soundfile
 import torch
 import torchaudio
+from figure import Figure, command_line
 
 from asr_parallel.config import FeaturesConfig, cores
 from asr_parallel.data.features import run
@@ -64,7 +64,7 @@ def main() -> None:
     warnings.simplefilter("ignore", DeprecationWarning)
 
     def show(name: str, value: float, unit: str = "x real time a core") -> None:
-        print(json.dumps({"name": name, "value": round(value, 1), "unit": unit}), flush=True)
+        Figure(name, value, unit, ">= 1500" if name == "features_xrt" else "", command_line()).show()
 
     with tempfile.TemporaryDirectory() as directory:
         cuts = corpus(Path(directory), args.minutes)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import resource
 import tempfile
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from figure import Figure, command_line
 from torch import nn
 
 from asr_parallel.align.labels import Labels
@@ -32,22 +32,22 @@ from asr_parallel.data.frames import FrameSource
 DIM, CONTEXT, BATCH, PDFS, UTT_FRAMES = 40, 5, 1024, 1000, 600
 
 
-def sparse_set(directory: Path, hours: float) -> tuple[FeatureSet, Labels]:
+def sparse_set(directory: Path, hours: float, name: str = "big") -> tuple[FeatureSet, Labels]:
     """A set of ``hours`` whose frames are a hole in a file."""
     utts = [f"s{i % 500:03d}-{i:07d}" for i in range(max(1, int(hours * 360_000) // UTT_FRAMES))]
     speakers = [u[:4] for u in utts]
     offsets = np.arange(len(utts) + 1, dtype=np.int64) * UTT_FRAMES
-    (directory / "big").mkdir()
-    with open(store_path(directory, "big", "fbank"), "wb") as f:
+    (directory / name).mkdir()
+    with open(store_path(directory, name, "fbank"), "wb") as f:
         f.write(header(np.dtype("<f4"), DIM, int(offsets[-1])))
         f.truncate(HEADER_BYTES + int(offsets[-1]) * DIM * 4)
     names = sorted(set(speakers))
     ones = np.ones((len(names), DIM), np.float32)
-    Cmvn(names, ones, ones).save(cmvn_path(directory, "big", "fbank"))
+    Cmvn(names, ones, ones).save(cmvn_path(directory, name, "fbank"))
     durations = np.full(len(utts), UTT_FRAMES / 100)
-    Index(utts, speakers, [""] * len(utts), offsets, durations, "").save(index_path(directory, "big", "fbank"))
+    Index(utts, speakers, [""] * len(utts), offsets, durations, "").save(index_path(directory, name, "fbank"))
     labels = Labels(utts, offsets, np.zeros(int(offsets[-1]), np.int32))
-    return FeatureSet.open(directory, "big", "fbank"), labels
+    return FeatureSet.open(directory, name, "fbank"), labels
 
 
 def milliseconds(function: Callable[[], object], seconds: float) -> float:
@@ -86,25 +86,20 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
 
-    def show(name: str, value: float, unit: str) -> None:
-        print(json.dumps({"name": name, "value": round(value, 4), "unit": unit}), flush=True)
-
-    a, b = torch.randn(BATCH, DIM * (2 * CONTEXT + 1)), torch.randn(DIM * (2 * CONTEXT + 1), 512)
-    gemm, step = milliseconds(lambda: a @ b, args.seconds), milliseconds(training_step(), args.seconds)
-    show("gemm_1024x440x512", gemm, "ms")
-    show("step_440_512x4_1000", step, "ms")
+    step, costs = milliseconds(training_step(), args.seconds), []
+    Figure("step_440_512x4_1000", step, "ms").show()
     with tempfile.TemporaryDirectory() as directory:
-        for hours in sorted({1.0, args.hours}):
+        for hours in (1.0, args.hours):
             place = Path(directory) / f"{hours:g}"
-            place.mkdir()
-            features, labels = sparse_set(place, hours)
+            place.mkdir(exist_ok=True)
+            features, labels = sparse_set(place, hours, f"set_{len(costs)}")
             source = FrameSource(features, labels, features.utts, CONTEXT, BATCH, seed=0)
             batches = itertools.chain.from_iterable(source.epoch(e) for e in itertools.count())
-            cost = milliseconds(partial(next, batches), args.seconds)
-            show(f"batch_{hours:g}h", cost, "ms")
-            show(f"frames_per_second_{hours:g}h", BATCH / cost * 1000, "1/s")
-            show(f"data_share_of_step_{hours:g}h", cost / step, "ratio")
-            show(f"rss_{hours:g}h_gb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, "GB")
+            costs.append(milliseconds(partial(next, batches), args.seconds))
+            Figure(f"data_share_of_step_{hours:g}h", costs[-1] / step).show()
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    Figure(f"rss_{args.hours:g}h_gb", resident, "GiB", "<= 1.5", command_line()).show()
+    Figure(f"speed_{args.hours:g}h_vs_1h", (step + costs[0]) / (step + costs[1]), "ratio", "", command_line()).show()
 
 
 if __name__ == "__main__":
