@@ -222,10 +222,16 @@ class ModelConfig:
 
     layers: int = 4  # hidden layers
     width: int = 512  # units of a hidden layer
-    activation: Literal["sigmoid", "tanh", "relu"] = "relu"
-    init: Literal["nnet1", "glorot", "dbn"] = "glorot"  # Kaldi's for sigmoids, Glorot's, or from `dbn` (sigmoids)
+    activation: Literal["sigmoid", "tanh", "relu", "pnorm"] = "relu"
+    init: Literal["nnet1", "glorot", "dbn", "network"] = "glorot"  # Kaldi's (sigmoids), Glorot's, `dbn`, `network`
     context: int = 5  # frames spliced on either side
     dbn: str = "exp/fotaq/dbn"  # init dbn: directory that `pretrain` left
+    network: str = "exp/fotaq/dnn"  # init network: a training of as many hidden layers or fewer; they are taken over
+    add_layer_every: str = ""  # "N minibatches" or "N frames" (of one worker) in epoch 1 between added hidden layers
+    batch_norm: bool = False  # normalise what enters the activation over the minibatch
+    dropout: float = 0.0  # probability that an output of a hidden layer is dropped in training
+    pnorm_group: int = 10  # pnorm: inputs of one unit; `width` counts units
+    pnorm_p: float = 2.0  # pnorm: p
 
 
 @dataclass(frozen=True)
@@ -277,10 +283,26 @@ class ScheduleConfig:
 class StrategyConfig:
     """How workers work together."""
 
-    name: Literal["single", "model_average"] = "single"
+    name: Literal["single", "gradient_average", "model_average", "block_momentum", "elastic_average"] = "single"
     every: str = "10 minibatches"  # "N minibatches" or "N frames" (of one worker) between exchanges
-    lr_scale: Literal["workers", "sqrt", "none"] = "workers"  # Su & Chen 2015: rate x K
+    lr_scale: Literal["auto", "workers", "sqrt", "none"] = "auto"  # rate x K, x sqrt(K), x 1; auto: as is usual
+    block_momentum: float | None = None  # block_momentum: eta; 1 - 1/K by default
+    block_lr: float = 1.0  # block_momentum: zeta
+    block_nesterov: bool = False  # block_momentum: begin blocks where momentum will carry the model
+    elasticity: float | None = None  # elastic_average: alpha; 0.9 / K by default
     optimizer_state: Literal["keep", "average", "reset"] = "keep"  # what becomes of momentum at an exchange
+
+
+@dataclass(frozen=True)
+class FramesConfig:
+    """How the frames of an epoch are drawn."""
+
+    shuffle: Literal["full", "blocks"] = "full"  # blocks: utterances, then frames inside blocks of `cache_frames`
+    cache_frames: int = 250_000  # blocks: frames in memory (40 MB of 40 filters)
+    freq_masks: int = 0  # SpecAugment: masks over filters, on each spliced frame
+    freq_width: int = 8  # most filters that a mask hides
+    time_masks: int = 0  # SpecAugment: masks over the frames of the context
+    time_width: int = 3  # most frames that a mask hides
 
 
 @dataclass(frozen=True)
@@ -299,6 +321,8 @@ class TrainConfig(VerbConfig):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["fp32", "bf16"] = "fp32"
     batch: int = 256  # frames in a minibatch of one worker
+    frames: FramesConfig = field(default_factory=FramesConfig)
+    prefetch: int = 0  # minibatches that a thread makes ahead; it pays where a worker has a core to spare
     model: ModelConfig = field(default_factory=ModelConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
@@ -307,7 +331,7 @@ class TrainConfig(VerbConfig):
     save_every: int = 1000  # minibatches of a worker between checkpoints inside an epoch
     seed: int = 0
 
-    NOT_HASHED = ("jobs", "force", "timeout", "backend", "save_every")
+    NOT_HASHED = ("jobs", "force", "timeout", "backend", "save_every", "prefetch")
 
     def inputs(self) -> list[Path]:
         sets = (self.train, *self.dev)
@@ -316,6 +340,7 @@ class TrainConfig(VerbConfig):
             + [self.ali / f"ali_{s}.npz" for s in sets]
             + [self.ali / n for n in ("hmm.json", "priors.npz")]
             + ([Path(self.model.dbn) / "dbn.pt"] if self.model.init == "dbn" else [])
+            + ([Path(self.model.network) / "final.pt"] if self.model.init == "network" else [])
         )
 
     def outputs(self) -> list[Path]:

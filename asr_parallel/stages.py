@@ -78,16 +78,22 @@ def stale(verb: str, config: VerbConfig) -> list[str]:
     except (ValueError, KeyError):
         return [f"stamp {path} is damaged"]
     now = options(config)
-    reasons = [
-        f"option {k}: {before.get(k, 'absent')} -> {now.get(k, 'absent')}"
-        for k in sorted(before.keys() | now.keys())
-        if before.get(k) != now.get(k)
-    ]
+    reasons = [f"option {k}: {before.get(k, 'absent')} -> {now.get(k, 'absent')}" for k in changed(config, before)]
     inputs = {str(p) for p in config.inputs()}
     reasons += [f"new input {p}" for p in sorted(inputs - known_inputs.keys())]
     reasons += [f"changed {p}" for p in sorted(inputs & known_inputs.keys()) if not unchanged(Path(p), known_inputs[p])]
     reasons += [f"missing or damaged {p}" for p, known in known_outputs.items() if not unchanged(Path(p), known)]
     return reasons
+
+
+def changed(config: VerbConfig, before: dict[str, Any]) -> list[str]:
+    """Names of the options of ``config`` that differ from those ``before``, sorted.
+
+    An option that there was not yet counts as one that had its default: results outlive a new version of this package.
+    """
+    now, default = options(config), options(type(config)())
+    names = sorted(before.keys() | now.keys())
+    return [k for k in names if before.get(k, default.get(k)) != now.get(k)]
 
 
 def check_inputs(verb: str, config: VerbConfig) -> None:

@@ -1,5 +1,6 @@
 """A verb is fresh exactly when options, inputs and outputs are what they were."""
 
+import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,20 @@ def test_jobs_do_not_make_a_result_stale_but_options_do(config):
     cli.run("copy", config)
     assert stages.stale("copy", with_changes(config, jobs=7)) == []
     assert stages.stale("copy", with_changes(config, optim=OptimConfig(lr=0.25))) == ["option optim.lr: 1.0 -> 0.25"]
+
+
+def test_an_option_that_is_new_counts_as_one_that_had_its_default(config):
+    cli.run("copy", config)
+    path = stages.stamp_path("copy", config)
+    stamp = json.loads(path.read_text())
+    del stamp["options"]["optim.momentum"]
+    path.write_text(json.dumps(stamp))
+    assert stages.stale("copy", config) == []
+    other = with_changes(config, optim=OptimConfig(momentum=0.5))
+    assert stages.stale("copy", other) == ["option optim.momentum: absent -> 0.5"]
+    stamp["options"]["optim.gone"] = 1
+    path.write_text(json.dumps(stamp))
+    assert stages.stale("copy", config) == ["option optim.gone: 1 -> absent"]
 
 
 def test_changed_input_is_named_and_a_touched_one_is_not(config):

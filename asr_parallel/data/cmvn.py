@@ -37,9 +37,9 @@ class Cmvn:
         except FileNotFoundError:
             raise UserError(f"no normalisation at {path}: run `features` first") from None
         except (KeyError, ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as e:
-            raise UserError(f"{path} is damaged ({e}): run `features` with --force true") from None
+            raise UserError(f"{path} is damaged ({e}): run `features` with --force") from None
         if cmvn.mean.shape != cmvn.std.shape or len(cmvn.mean) != len(cmvn.speakers) or not (cmvn.std > 0).all():
-            raise UserError(f"{path} contradicts itself: run `features` with --force true")
+            raise UserError(f"{path} contradicts itself: run `features` with --force")
         return cmvn
 
 

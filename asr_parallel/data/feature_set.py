@@ -65,7 +65,7 @@ class Index:
     @classmethod
     def load(cls, path: Path) -> Index:
         """Read what ``save`` wrote.  Raises ``UserError`` if the file is missing or damaged."""
-        again = "run `features` with --force true"
+        again = "run `features` with --force"
         try:
             with np.load(path, allow_pickle=False) as npz:
                 utts, speakers, texts, made_from = (
@@ -131,7 +131,7 @@ class FeatureSet:
         ):
             raise UserError(
                 f"frames, index and normalisation in {Path(data_dir) / set_name} are of different runs: "
-                "run `features` with --force true"
+                "run `features` with --force"
             )
         return cls(
             name=set_name,

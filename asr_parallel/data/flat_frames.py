@@ -40,7 +40,7 @@ def open_frames(path: str | Path) -> np.memmap:
             head = f.read(HEADER_BYTES)
     except OSError as e:
         raise UserError(f"cannot read the frames in {path} ({e.strerror}): run `features` first") from None
-    again = "run `features` with --force true"
+    again = "run `features` with --force"
     if len(head) < HEADER_BYTES:
         raise UserError(f"{path} is cut short, {len(head)} bytes: {again}")
     magic, dtype_name, dim, rows = HEADER.unpack_from(head)

@@ -69,7 +69,7 @@ class FlatFramesReader(FeaturesReader):
         if first < 0 or rows < 0 or first + rows > len(frames):
             raise UserError(
                 f"storage key {key!r} points beyond the {len(frames)} rows of {self._path}: "
-                "manifest and store are of different runs, run `features` with --force true"
+                "manifest and store are of different runs, run `features` with --force"
             )
         return np.array(frames[first : first + rows][left_offset_frames:right_offset_frames], np.float32)
 

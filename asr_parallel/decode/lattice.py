@@ -101,9 +101,9 @@ class Lattices:
         except FileNotFoundError:
             raise UserError(f"no lattices at {path}: run `decode` first") from None
         except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
-            raise UserError(f"{path} is damaged ({e}): run `decode` with --force true") from None
+            raise UserError(f"{path} is damaged ({e}): run `decode` with --force") from None
         if not lattices._fits():
-            raise UserError(f"{path} contradicts itself: run `decode` with --force true")
+            raise UserError(f"{path} contradicts itself: run `decode` with --force")
         return lattices
 
     def _fits(self) -> bool:

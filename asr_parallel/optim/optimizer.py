@@ -35,6 +35,7 @@ class Optimizer(ABC):
         self.parameters = list(module.parameters())
         values = flatten(module)
         self.flat = Flat(values, torch.zeros_like(values))
+        self.on_gradient: Callable[[Tensor], None] | None = None  # may replace the gradient before anything else does
 
     def step(self, loss: Tensor, lr: float) -> None:
         """Take the gradient of ``loss`` (a mean over frames) and move the parameters once, with rate ``lr``."""
@@ -43,6 +44,8 @@ class Optimizer(ABC):
         loss.backward()
         pieces = (torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters)
         torch.cat([piece.reshape(-1) for piece in pieces], out=self.flat.grads)
+        if self.on_gradient is not None:
+            self.on_gradient(self.flat.grads)
         regularisation, values = self.regularisation, self.flat.values
         regularisation.clip_gradient(self.flat.grads)
         if self.decoupled:

@@ -35,7 +35,7 @@ class ModelAverage(Strategy):
         self.model = model
         self.values = flatten(model)
         self.mean = torch.empty_like(self.values)
-        self.lr_scale = {"workers": float(comm.size), "sqrt": comm.size**0.5, "none": 1.0}[self.config.lr_scale]
+        self.lr_scale = self.scale(comm.size, "workers")
         comm.broadcast(self.values)
         return model
 

@@ -40,6 +40,11 @@ class Strategy(ABC):
     def check(self, workers: int) -> None:  # noqa: B027
         """Raise ``UserError`` if the options do not suit this number of workers."""
 
+    def scale(self, workers: int, usual: Literal["workers", "none"]) -> float:
+        """What ``--strategy.lr_scale`` says the rate is multiplied by; ``auto`` is ``usual``."""
+        rule = usual if self.config.lr_scale == "auto" else self.config.lr_scale
+        return {"workers": float(workers), "sqrt": workers**0.5, "none": 1.0}[rule]
+
     @abstractmethod
     def start(self, model: nn.Module, comm: Comm) -> nn.Module:
         """Take the common model; give the one that this worker trains (often the same)."""
@@ -47,6 +52,9 @@ class Strategy(ABC):
     def loss(self, logits: Tensor, batch: Any) -> Tensor:
         """Mean loss of a minibatch: ``logits`` [N, num_pdfs], ``batch.y`` int64 [N]."""
         return F.cross_entropy(logits, batch.y)
+
+    def gradient(self, flat: Tensor) -> None:  # noqa: B027
+        """Told the gradient of each minibatch as one vector, before the update; may replace it."""
 
     def due(self, clock: Clock) -> bool:
         """Whether an exchange follows the minibatch just counted.  Must be the same on every worker."""
@@ -74,8 +82,17 @@ class Strategy(ABC):
 
 def make_strategy(config: StrategyConfig) -> Strategy:
     """The strategy that ``config`` names."""
+    from asr_parallel.parallel.block_momentum import BlockMomentum
+    from asr_parallel.parallel.elastic_average import ElasticAverage
+    from asr_parallel.parallel.gradient_average import GradientAverage
     from asr_parallel.parallel.model_average import ModelAverage
     from asr_parallel.parallel.single import Single
 
-    kinds: dict[str, type[Strategy]] = {"single": Single, "model_average": ModelAverage}
+    kinds: dict[str, type[Strategy]] = {
+        "single": Single,
+        "gradient_average": GradientAverage,
+        "model_average": ModelAverage,
+        "block_momentum": BlockMomentum,
+        "elastic_average": ElasticAverage,
+    }
     return kinds[config.name](config)

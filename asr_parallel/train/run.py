@@ -77,8 +77,9 @@ def _find_checkpoint(config: TrainConfig, comm: Comm, recorder: Recorder) -> Che
     found = None if config.force else checkpoint.load_newest(recorder.checkpoints, comm)
     finished = (config.out / "train.json").exists()
     if found:
-        before, now = found.identity, recorder.identity
-        names = sorted(k for k in {*before, *now} - {"overrides"} if before.get(k) != now.get(k))
+        before = stages.options(TrainConfig()) | found.identity  # an option that is new had its default
+        now = recorder.identity
+        names = sorted(k for k in {*before, *now} - {"overrides", *MAY_CHANGE} if before.get(k) != now.get(k))
         changed = [f"{k}: {before.get(k)} -> {now.get(k)}" for k in names]
         now["overrides"] = list(before.get("overrides", []))
         if changed and not finished and all(k in RATES for k in names):
@@ -109,6 +110,7 @@ def assemble(
     schedule = make_schedule(config.schedule, config.optim.lr, config.strategy.every, config.batch)
     trained = strategy.start(model, comm)
     optimizer = make_optimizer(config.optim, trained)
+    optimizer.on_gradient = strategy.gradient
     bf16 = config.precision == "bf16"
     parts = (trained, strategy, optimizer, schedule, comm, corpus.frames, corpus.minibatches, config.batch, corpus.dev)
     worker = Worker(*parts, device=device, bf16=bf16, save_every=config.save_every)

@@ -121,12 +121,16 @@ def test_dev_scores_are_those_of_the_predictor(toy, monkeypatch):
     assert (float(row["dev_loss"]), float(row["dev_acc"])) == dev_scores(config)
 
 
-def test_model_averaging_of_one_worker_is_serial_training(toy):
-    single, average = (toy(strategy=StrategyConfig(name, "3 minibatches")) for name in ("single", "model_average"))
+STRATEGIES = ["gradient_average", "model_average", "block_momentum", "elastic_average"]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_one_worker_is_serial_training(toy, name):
+    single, other = (toy(strategy=StrategyConfig(n, "3 minibatches")) for n in ("single", name))
     run(single)
-    run(average)
-    assert_same_model(single, average)
-    assert_same_history(single, average)
+    run(other)
+    assert_same_model(single, other)
+    assert_same_history(single, other)
 
 
 NG = OptimConfig("ngsgd", lr=0.2)
@@ -400,6 +404,24 @@ def test_two_workers_stopped_by_a_signal_to_one_go_on_to_the_same_result(toy):
     summary = json.loads((whole.out / "train.json").read_text())
     assert (summary["workers"], summary["effective_lr"]) == (2, 0.4)
     assert (summary["dev_loss"], summary["dev_acc"]) == dev_scores(whole)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        StrategyConfig("gradient_average"),
+        StrategyConfig("block_momentum", "5 minibatches", block_nesterov=True),
+        StrategyConfig("elastic_average", "5 minibatches"),
+    ],
+    ids=lambda s: s.name,
+)
+def test_every_strategy_goes_on_to_the_same_result(toy, strategy):
+    whole, cut = (toy(workers=2, strategy=strategy, schedule=ScheduleConfig(epochs=2)) for _ in range(2))
+    assert together(train_as, whole) == [0, 0]
+    assert together(train_as, cut, 1, 42) == [STOPPED, STOPPED]
+    assert together(train_as, cut) == [0, 0]
+    assert_same_model(whole, cut)
+    assert_same_history(whole, cut)
 
 
 def killed_as(place, config, step):

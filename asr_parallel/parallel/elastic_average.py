@@ -1,0 +1,74 @@
+"""Elastic averaging (EASGD; Zhang, Choromanska & LeCun, NIPS 2015), synchronous.
+
+Workers keep models of their own.  At an exchange each is drawn to a common centre, and the centre to all of them:
+
+    a_k = alpha (w_k - c) ,        w_k <- w_k - a_k ,        c <- c + sum_k a_k .
+
+The centre is validated and kept.  ``alpha`` is 0.9 / K by default, the paper's beta / K.  The centre is the same on
+every worker, made of the same sum.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+
+from torch import Tensor, nn
+
+from asr_parallel.log import UserError
+from asr_parallel.optim.flat import flatten
+from asr_parallel.parallel.clock import Clock, Every
+from asr_parallel.parallel.comm import Comm
+from asr_parallel.parallel.strategy import Report, Strategy
+
+BETA = 0.9
+
+
+class ElasticAverage(Strategy):
+    exchanges = "parameters"
+
+    def check(self, workers: int) -> None:
+        alpha = self.config.elasticity
+        if alpha is not None and not 0 < alpha * workers <= 1:
+            raise UserError(f"--strategy.elasticity {alpha:g}: give a number above 0 and up to 1 / K = {1 / workers:g}")
+
+    def start(self, model: nn.Module, comm: Comm) -> nn.Module:
+        self.alone = comm.size == 1  # then there is nothing to be drawn to
+        self.alpha = BETA / comm.size if self.config.elasticity is None else self.config.elasticity
+        self.every = Every.parse(self.config.every)
+        self.optimizer_state = self.config.optimizer_state
+        self.lr_scale = self.scale(comm.size, "none")
+        self.model, self.values = model, flatten(model)
+        comm.broadcast(self.values)
+        self.middle = copy.deepcopy(model)
+        self.centre = flatten(self.middle)
+        return model
+
+    def due(self, clock: Clock) -> bool:
+        return self.every.due(clock)
+
+    def per_epoch(self, minibatches: int, batch: int) -> int:
+        return self.every.per_epoch(minibatches, batch)
+
+    def exchange(self, comm: Comm) -> Report:
+        begin = time.perf_counter()
+        comm.meet()
+        together = time.perf_counter()
+        pull = self.values - self.centre
+        total = pull.clone()
+        sent = comm.all_reduce_mean(total)
+        seconds = time.perf_counter() - together
+        if not self.alone:
+            self.values.sub_(pull, alpha=self.alpha)
+            self.centre.add_(total, alpha=self.alpha * comm.size)
+        return Report(sent, together - begin, seconds)
+
+    def consensus(self) -> nn.Module:
+        return self.model if self.alone else self.middle
+
+    def state(self) -> dict[str, Tensor]:
+        return {} if self.alone else {"own": self.values}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        if not self.alone:
+            self.values.copy_(state["own"])

@@ -1,0 +1,52 @@
+"""Gradient averaging: synchronous data-parallel SGD, the baseline that every other strategy saves exchanges against.
+
+After each minibatch, before the update, all workers take the mean of their gradients,
+
+    g <- (1/K) sum_k g_k ,        w <- w - lr g ,
+
+so K workers with minibatches of B frames do what one does with minibatches of K B.  NG-SGD's gradients are averaged
+as they are preconditioned, each by its worker's own Fisher factors.
+"""
+
+from __future__ import annotations
+
+import time
+
+from torch import Tensor, nn
+
+from asr_parallel.optim.flat import flatten
+from asr_parallel.parallel.clock import Clock
+from asr_parallel.parallel.comm import Comm
+from asr_parallel.parallel.strategy import Report, Strategy
+
+
+class GradientAverage(Strategy):
+    exchanges = "gradients"
+
+    def start(self, model: nn.Module, comm: Comm) -> nn.Module:
+        self.model, self.comm = model, comm
+        self.report = Report()
+        self.lr_scale = self.scale(comm.size, "workers")
+        comm.broadcast(flatten(model))
+        return model
+
+    def gradient(self, flat: Tensor) -> None:
+        """Replace the gradient by the mean of all workers'."""
+        begin = time.perf_counter()
+        self.comm.meet()
+        together = time.perf_counter()
+        sent = self.comm.all_reduce_mean(flat)
+        self.report = Report(sent, together - begin, time.perf_counter() - together)
+
+    def due(self, clock: Clock) -> bool:
+        return True
+
+    def per_epoch(self, minibatches: int, batch: int) -> int:
+        return minibatches
+
+    def exchange(self, comm: Comm) -> Report:
+        """What the exchange of this minibatch's gradient has cost; the weights are equal already."""
+        return self.report
+
+    def consensus(self) -> nn.Module:
+        return self.model
