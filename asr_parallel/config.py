@@ -81,6 +81,8 @@ class FeaturesConfig(VerbConfig):
     kinds: list[FeatureKind] = field(default_factory=lambda: ["mfcc", "fbank"])  # features to make
     num_mel: int = 40  # filters of `fbank`
     num_ceps: int = 13  # coefficients of `mfcc`
+    speed: list[float] = field(default_factory=list)  # tempo and pitch of copies of `speed_sets`, such as 0.9 1.1
+    speed_sets: list[str] = field(default_factory=lambda: ["train"])  # sets that get copies
     max_bad: float = 0.02  # share of unreadable utterances that is survived
 
     def inputs(self) -> list[Path]:
@@ -286,6 +288,7 @@ class StrategyConfig:
     name: Literal["single", "gradient_average", "model_average", "block_momentum", "elastic_average"] = "single"
     every: str = "10 minibatches"  # "N minibatches" or "N frames" (of one worker) between exchanges
     lr_scale: Literal["auto", "workers", "sqrt", "none"] = "auto"  # rate x K, x sqrt(K), x 1; auto: as is usual
+    topology: Literal["all", "ring", "hopping_ring", "butterfly"] = "all"  # model_average: who with whom
     block_momentum: float | None = None  # block_momentum: eta; 1 - 1/K by default
     block_lr: float = 1.0  # block_momentum: zeta
     block_nesterov: bool = False  # block_momentum: begin blocks where momentum will carry the model

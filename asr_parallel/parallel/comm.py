@@ -48,6 +48,10 @@ class Comm(ABC):
         """Replace ``flat`` by its mean over workers (sum, then divide); give the bytes this worker sent."""
 
     @abstractmethod
+    def pass_on(self, flat: Tensor, to: int, source: int) -> Tensor:
+        """Send ``flat`` to the rank ``to``, and give the vector like it that the rank ``source`` has sent here."""
+
+    @abstractmethod
     def sum(self, values: Tensor) -> Tensor:
         """Sum of a small tensor in main memory over workers, the same bits on each."""
 
@@ -79,6 +83,9 @@ class SoloComm(Comm):
 
     def all_reduce_mean(self, flat: Tensor) -> int:
         return 0
+
+    def pass_on(self, flat: Tensor, to: int, source: int) -> Tensor:
+        return flat.clone()
 
     def sum(self, values: Tensor) -> Tensor:
         return values
@@ -128,6 +135,16 @@ class TorchComm(Comm):
             if flat.is_cuda:
                 torch.cuda.synchronize(flat.device)
         return 2 * flat.nbytes * (self.size - 1) // self.size  # of a ring
+
+    def pass_on(self, flat: Tensor, to: int, source: int) -> Tensor:
+        received = torch.empty_like(flat)
+        operations = [dist.P2POp(dist.isend, flat, to), dist.P2POp(dist.irecv, received, source)]
+        with self._together("passing on"):
+            for work in dist.batch_isend_irecv(operations):
+                work.wait()
+            if flat.is_cuda:
+                torch.cuda.synchronize(flat.device)
+        return received
 
     def sum(self, values: Tensor) -> Tensor:
         total = values.clone()

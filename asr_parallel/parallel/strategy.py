@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asr_parallel.config import StrategyConfig
+from asr_parallel.log import UserError
 from asr_parallel.parallel.clock import Clock
 from asr_parallel.parallel.comm import Comm
 
@@ -80,8 +81,17 @@ class Strategy(ABC):
         """Take back what ``state`` gave; the consensus' parameters are already in place."""
 
 
+OWNERS = {
+    "topology": "model_average",
+    "block_momentum": "block_momentum",
+    "block_lr": "block_momentum",
+    "block_nesterov": "block_momentum",
+    "elasticity": "elastic_average",
+}  # options that one strategy alone reads
+
+
 def make_strategy(config: StrategyConfig) -> Strategy:
-    """The strategy that ``config`` names."""
+    """The strategy that ``config`` names.  Raises ``UserError`` for an option that it does not read."""
     from asr_parallel.parallel.block_momentum import BlockMomentum
     from asr_parallel.parallel.elastic_average import ElasticAverage
     from asr_parallel.parallel.gradient_average import GradientAverage
@@ -95,4 +105,7 @@ def make_strategy(config: StrategyConfig) -> Strategy:
         "block_momentum": BlockMomentum,
         "elastic_average": ElasticAverage,
     }
+    for option, owner in OWNERS.items():
+        if config.name != owner and getattr(config, option) != getattr(StrategyConfig(), option):
+            raise UserError(f"--strategy.name {config.name} does not read --strategy.{option}: leave it out")
     return kinds[config.name](config)

@@ -13,6 +13,7 @@ from asr_parallel.optim.flat import flatten
 from asr_parallel.optim.optimizer import make_optimizer
 from asr_parallel.parallel.comm import SoloComm, TorchComm
 from asr_parallel.parallel.strategy import make_strategy
+from asr_parallel.parallel.topology import TOPOLOGIES
 
 LR, EVERY, EXCHANGES = 0.3, 3, 5
 
@@ -148,6 +149,12 @@ def test_elastic_averaging_follows_its_equations():
     assert torch.equal(found[0, 1], found[1, 1])
 
 
+def test_butterfly_of_two_is_model_averaging_and_rings_are_too():
+    every = two("model_average")
+    for topology in TOPOLOGIES:
+        torch.testing.assert_close(two("model_average", topology=topology), every, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", ["gradient_average", "model_average", "block_momentum", "elastic_average"])
 def test_one_worker_is_serial_training(name):
     own, consensus = train(SoloComm(), StrategyConfig(name))
@@ -194,3 +201,10 @@ def test_rates_are_scaled_as_is_usual_or_as_asked_for(name, options, scale):
 def test_options_that_diverge_are_refused(name, options):
     with pytest.raises(UserError, match="give a number"):
         make_strategy(StrategyConfig(name, **options)).check(2)
+
+
+def test_an_option_that_nobody_reads_is_refused():
+    with pytest.raises(UserError, match="single does not read --strategy.elasticity"):
+        make_strategy(StrategyConfig("single", elasticity=0.1))
+    with pytest.raises(UserError, match="elastic_average does not read --strategy.topology"):
+        make_strategy(StrategyConfig("elastic_average", topology="ring"))

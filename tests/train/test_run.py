@@ -412,6 +412,7 @@ def test_two_workers_stopped_by_a_signal_to_one_go_on_to_the_same_result(toy):
         StrategyConfig("gradient_average"),
         StrategyConfig("block_momentum", "5 minibatches", block_nesterov=True),
         StrategyConfig("elastic_average", "5 minibatches"),
+        StrategyConfig("model_average", "5 minibatches", topology="ring"),
     ],
     ids=lambda s: s.name,
 )
