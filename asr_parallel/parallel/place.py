@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from asr_parallel.log import UserError
+
+if TYPE_CHECKING:
+    from asr_parallel.parallel.comm import Comm
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Place:
     port: int = 0
     store_is_there: bool = False
     run: str = "0"
+    comm: Comm | None = None  # of a simulated worker
 
     @classmethod
     def from_environment(cls) -> Place | None:

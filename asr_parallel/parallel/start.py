@@ -19,6 +19,7 @@ from asr_parallel.files import write_json
 from asr_parallel.parallel.comm import Comm, SoloComm, TorchComm
 from asr_parallel.parallel.launch import launch
 from asr_parallel.parallel.place import Place
+from asr_parallel.parallel.simulated import SimulatedComm, simulate
 from asr_parallel.train.settings import load_config, plain
 
 LOG = log.logger(__name__)
@@ -29,12 +30,38 @@ Work = Callable[[Any, Place], int]  # what a worker does with its configuration 
 def start(config: WorkerConfig, work: Work, module: str) -> int:
     """Do ``work``: in this process, or in ``config.workers`` processes that run ``python -m module CONFIG.json``."""
     place = Place.from_environment()
+    if config.backend == "simulated":
+        if place is not None:
+            raise log.UserError("--backend simulated is one process: start it without torchrun, mpirun or srun")
+        with _quiet_but_for_rank_0():
+            return simulate(config.workers, lambda comm: work(config, _simulated_place(comm)))
     if place is not None or config.workers == 1:
         return work(config, place or Place())
     path = config.out / "config.json"
     write_json(path, plain(config))
     command = [sys.executable, "-m", module, str(path)]
     return launch(command, config.workers, threads_of(config, config.workers), config.out / "log")
+
+
+def _simulated_place(comm: SimulatedComm) -> Place:
+    return Place(comm.rank, comm.size, comm.rank, comm.size, comm=comm)
+
+
+@contextlib.contextmanager
+def _quiet_but_for_rank_0() -> Iterator[None]:
+    """Simulated workers, which are threads, say nothing but warnings; rank 0 is the main one."""
+
+    def heard(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.WARNING or not record.threadName or not record.threadName.startswith("rank ")
+
+    handlers = logging.getLogger("asr_parallel").handlers
+    for handler in handlers:
+        handler.addFilter(heard)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(heard)
 
 
 def worker_main(work: Work, verb: type[WorkerConfig], name: str) -> int:
@@ -56,7 +83,7 @@ def joined(config: WorkerConfig, place: Place) -> Iterator[tuple[Comm, torch.dev
     torch.set_num_threads(threads_of(config, place.local_size))
     device = device_of(config, place)
     with contextlib.ExitStack() as stack:
-        if place.size == 1:
+        if place.size == 1 or (place.comm and place.rank == 0):
             stack.enter_context(_log_file(config.out / "log" / "rank_0.log"))
         comm = make_comm(config, place, device)
         stack.callback(comm.close)
@@ -77,6 +104,8 @@ def device_of(config: WorkerConfig, place: Place) -> torch.device:
 
 
 def make_comm(config: WorkerConfig, place: Place, device: torch.device) -> Comm:
+    if place.comm is not None:
+        return place.comm
     if place.size == 1:
         return SoloComm()
     alone_on_gpu = device.type == "cuda" and place.local_rank < torch.cuda.device_count()

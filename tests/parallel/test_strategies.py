@@ -204,7 +204,7 @@ def test_options_that_diverge_are_refused(name, options):
 
 
 def test_an_option_that_nobody_reads_is_refused():
-    with pytest.raises(UserError, match="single does not read --strategy.elasticity"):
+    with pytest.raises(UserError, match="single does not read"):
         make_strategy(StrategyConfig("single", elasticity=0.1))
-    with pytest.raises(UserError, match="elastic_average does not read --strategy.topology"):
+    with pytest.raises(UserError, match="elastic_average does not read"):
         make_strategy(StrategyConfig("elastic_average", topology="ring"))

@@ -425,6 +425,30 @@ def test_every_strategy_goes_on_to_the_same_result(toy, strategy):
     assert_same_history(whole, cut)
 
 
+@pytest.mark.parametrize("name", ["model_average", "elastic_average"])
+def test_two_simulated_workers_are_two_real_ones_to_the_bit(toy, name):
+    strategy = StrategyConfig(name, "5 minibatches")
+    real, simulated = (toy(workers=2, strategy=strategy, backend=b) for b in ("auto", "simulated"))
+    assert together(train_as, real) == [0, 0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "DEV_BATCH", 50)
+        assert run(simulated) == 0
+    assert_same_model(real, simulated)
+    assert_same_history(real, simulated)
+
+
+def test_simulated_workers_stop_and_go_on(toy, monkeypatch):
+    whole, cut = (toy(workers=3, strategy=StrategyConfig("model_average", "5 minibatches"), backend="simulated")
+                  for _ in range(2))  # fmt: skip
+    assert run(whole) == 0
+    with monkeypatch.context() as patch:
+        stop_at(patch, 40)
+        assert run(cut) == STOPPED
+    assert run(cut) == 0
+    assert_same_model(whole, cut)
+    assert_same_history(whole, cut)
+
+
 def killed_as(place, config, step):
     with pytest.MonkeyPatch.context() as patch:
         kill_at(patch, step)
