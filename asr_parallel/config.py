@@ -203,7 +203,7 @@ class PretrainConfig(VerbConfig):
     average_every: int = 100  # minibatches between averages
     lr_scale: Literal["workers", "sqrt", "none"] = "workers"  # rate x K, as in training
     threads: int = 0  # threads a worker; 0 means cores / workers
-    backend: Literal["auto", "gloo", "nccl", "simulated"] = "auto"  # auto: nccl on GPUs, gloo on CPUs; simulated: threads
+    backend: Literal["auto", "gloo", "nccl", "simulated"] = "auto"  # auto: nccl on GPUs, else gloo
     device: Literal["auto", "cpu", "cuda"] = "auto"
     timeout: float = 300.0  # seconds that an average may wait for the slowest worker
     seed: int = 0
@@ -320,7 +320,7 @@ class TrainConfig(VerbConfig):
     features: FeatureKind = "fbank"
     workers: int = 1  # processes; under torchrun, mpirun or Slurm the launcher's number
     threads: int = 0  # threads a worker; 0 means cores / workers
-    backend: Literal["auto", "gloo", "nccl", "simulated"] = "auto"  # auto: nccl on GPUs, gloo on CPUs; simulated: threads
+    backend: Literal["auto", "gloo", "nccl", "simulated"] = "auto"  # auto: nccl on GPUs, else gloo
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["fp32", "bf16"] = "fp32"
     batch: int = 256  # frames in a minibatch of one worker

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import pickle
 import zipfile
 from dataclasses import dataclass
@@ -12,79 +11,101 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asr_parallel.config import FeatureKind, ModelConfig
 from asr_parallel.files import atomic
+from asr_parallel.layers import GLOROT_GAIN, init_glorot, init_nnet1, make_activation
 from asr_parallel.log import UserError
 from asr_parallel.pretrain.dbn import load_dbn
 
 FORMAT = 1  # of final.pt
-ACTIVATIONS = {"sigmoid": torch.sigmoid_, "tanh": torch.tanh_, "relu": torch.relu_}
-GLOROT_GAIN = {"sigmoid": 4.0, "tanh": 1.0, "relu": 2.0**0.5}  # sigmoid's slope at 0 is a fourth of tanh's
+ALIKE = ("width", "activation", "context", "batch_norm", "pnorm_group", "pnorm_p")  # of networks with the same layers
 
 
 class Dnn(nn.Module):
-    """Fully connected layers; ``forward`` maps x [N, input_dim] to logits [N, num_pdfs]."""
+    """Fully connected layers; ``forward`` maps x [N, input_dim] to logits [N, num_pdfs].
+
+    A hidden layer is linear, then batch norm and activation, then dropout.  ``depth`` is how many of them are in
+    use: all, unless the network is still growing.
+    """
 
     def __init__(self, config: ModelConfig, input_dim: int, num_pdfs: int):
         super().__init__()
-        self.config, self.input_dim, self.num_pdfs = config, input_dim, num_pdfs
-        sizes = [input_dim] + [config.width] * config.layers + [num_pdfs]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
-        self.activation = ACTIVATIONS[config.activation]
+        self.config, self.input_dim, self.num_pdfs, self.depth = config, input_dim, num_pdfs, config.layers
+        wide = config.width * (config.pnorm_group if config.activation == "pnorm" else 1)
+        sizes = [(input_dim, wide), *[(config.width, wide)] * (config.layers - 1), (config.width, num_pdfs)]
+        self.layers = nn.ModuleList(nn.Linear(*size) for size in sizes)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(wide) for _ in range(config.layers if config.batch_norm else 0))
+        self.activation = make_activation(config)
 
     def forward(self, x: Tensor) -> Tensor:
         *hidden, output = self.layers
-        for layer in hidden:
-            x = self.activation(layer(x))  # in place: a linear layer needs no copy of what it gave
+        for i, layer in enumerate(hidden[: self.depth]):
+            x = layer(x)
+            if self.config.batch_norm:
+                x = self.norms[i](x)
+            x = self.activation(x)
+            if self.config.dropout:
+                x = F.dropout(x, self.config.dropout, self.training)
         return output(x)
 
 
 def make_model(config: ModelConfig, input_dim: int, num_pdfs: int, seed: int) -> Dnn:
-    """A network with random weights that depend on ``seed`` alone; with ``init`` dbn only the softmax layer's are.
+    """A network with random weights that depend on ``seed`` alone, but for hidden layers that ``init`` takes elsewhere.
 
-    Raises ``UserError`` if ``init`` does not suit the activation, or the DBN the network.
+    Raises ``UserError`` if ``init`` does not suit the activation or the network, or for a value that makes no sense.
     """
-    if config.init != "glorot" and config.activation != "sigmoid":
+    check(config)
+    model = Dnn(config, input_dim, num_pdfs)
+    generator, layers = torch.Generator().manual_seed(seed), cast(list[nn.Linear], list(model.layers))
+    if config.init in ("nnet1", "dbn") or (config.init == "network" and config.activation == "sigmoid"):
+        init_nnet1(layers, generator)
+    else:
+        init_glorot(layers, generator, GLOROT_GAIN[config.activation])
+    if config.init == "dbn":
+        load_dbn(config.dbn).start(model)
+    elif config.init == "network":
+        start_from(model, load_predictor(Path(config.network)).model)
+    return model
+
+
+def check(config: ModelConfig) -> None:
+    """Raise ``UserError`` for options that make no sense, alone or together."""
+    if config.init in ("nnet1", "dbn") and config.activation != "sigmoid":
         raise UserError(
             f"--model.init {config.init} is made for sigmoids: give --model.activation sigmoid with it, "
             f"or for {config.activation} --model.init glorot"
         )
-    model = Dnn(config, input_dim, num_pdfs)
-    generator = torch.Generator().manual_seed(seed)
-    (init_glorot if config.init == "glorot" else init_nnet1)(model, generator)
-    if config.init == "dbn":
-        load_dbn(config.dbn).start(model)
-    return model
+    if config.init == "dbn" and config.batch_norm:
+        raise UserError("--model.init dbn: RBMs know no batch norm; leave out --model.batch_norm")
+    if config.layers < 1:
+        raise UserError(f"--model.layers {config.layers}: give at least 1")
+    if not 0 <= config.dropout < 1:
+        raise UserError(f"--model.dropout {config.dropout:g}: give a probability from 0 up to, but not, 1")
+    if config.pnorm_group < 1 or config.pnorm_p < 1:
+        raise UserError(f"--model.pnorm_group {config.pnorm_group}, pnorm_p {config.pnorm_p:g}: give at least 1")
 
 
 @torch.no_grad()
-def init_nnet1(model: Dnn, generator: torch.Generator) -> None:
-    """Kaldi's ``make_nnet_proto.py`` for sigmoids.
+def start_from(model: Dnn, other: Dnn) -> None:
+    """Copy the hidden layers of ``other`` into the lowest ones of ``model``; the rest and the softmax layer stay.
 
-    Weights N(0, s^2) with s = 3.5 sqrt(2 / (in + out)), the first layer's x sqrt(1 / 12); hidden biases uniform
-    in [-4, 0], so that most units are off at first; the output's bias is 0.
+    Raises ``UserError`` if they do not fit.
     """
-    for i, layer in enumerate(model.layers):
-        weight, bias = cast(Tensor, layer.weight), cast(Tensor, layer.bias)
-        stddev = 3.5 * (2 / sum(weight.shape)) ** 0.5 * ((1 / 12) ** 0.5 if i == 0 else 1.0)
-        weight.normal_(0.0, stddev, generator=generator)
-        if i == len(model.layers) - 1:
-            bias.zero_()
-        else:
-            bias.uniform_(-4.0, 0.0, generator=generator)
-
-
-@torch.no_grad()
-def init_glorot(model: Dnn, generator: torch.Generator) -> None:
-    """Uniform within gain sqrt(6 / (in + out)) (Glorot & Bengio 2010), the output layer with gain 1; biases 0."""
-    for i, layer in enumerate(model.layers):
-        weight, bias = cast(Tensor, layer.weight), cast(Tensor, layer.bias)
-        gain = 1.0 if i == len(model.layers) - 1 else GLOROT_GAIN[model.config.activation]
-        limit = gain * (6 / sum(weight.shape)) ** 0.5
-        weight.uniform_(-limit, limit, generator=generator)
-        bias.zero_()
+    path = f"{model.config.network}/final.pt"
+    for name in ALIKE:
+        here, wanted = getattr(other.config, name), getattr(model.config, name)
+        if here != wanted:
+            raise UserError(f"{path} has --model.{name} {here}, the network {wanted}: give them the same")
+    if other.input_dim != model.input_dim:
+        raise UserError(f"{path} takes {other.input_dim} values, the network {model.input_dim}: give the same features")
+    if other.config.layers > model.config.layers:
+        raise UserError(f"{path} has {other.config.layers} hidden layers: give at least as many --model.layers")
+    for ours, theirs in ((model.layers, other.layers[:-1]), (model.norms, other.norms)):
+        for mine, its in zip(ours, theirs):
+            mine.load_state_dict(its.state_dict())
 
 
 def num_parameters(model: nn.Module) -> int:
@@ -146,7 +167,11 @@ def load_predictor(model_dir: Path) -> Predictor:
         raise UserError(f"{path} is damaged ({str(error).splitlines()[0]}): train again") from None
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise UserError(f"{path} is not a model of format {FORMAT}: train again with this version")
-    model = Dnn(ModelConfig(**value["model"]), value["input_dim"], value["num_pdfs"])
+    try:
+        config = ModelConfig(**value["model"])  # options that an older file lacks are at their defaults
+    except TypeError as error:
+        raise UserError(f"{path} has an option that is not known here ({error}): it is of a newer version") from None
+    model = Dnn(config, value["input_dim"], value["num_pdfs"])
     model.load_state_dict(value["state"])
     counts = value["counts"].numpy()
     if len(counts) != model.num_pdfs:

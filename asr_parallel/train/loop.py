@@ -14,6 +14,7 @@ from asr_parallel.log import Progress, UserError
 from asr_parallel.parallel.clock import Clock
 from asr_parallel.parallel.comm import Stopped
 from asr_parallel.schedule.schedule import Scores, Verdict
+from asr_parallel.train import statistics
 from asr_parallel.train.checkpoint import Position
 from asr_parallel.train.validate import correct, validate
 from asr_parallel.train.worker import Worker
@@ -72,6 +73,7 @@ def run_epoch(
     worker.ledger.begin(strategy.per_epoch(clock.minibatch, worker.batch))
     batches = worker.frames.epoch(clock.epoch, clock.minibatch)
     for batch in itertools.islice(batches, clock.minibatches - clock.minibatch):
+        worker.prepare(clock)
         x, batch.y = batch.x.to(worker.device), batch.y.to(worker.device)
         logits = worker.logits(worker.model, x)
         loss = strategy.loss(logits, batch)
@@ -82,6 +84,7 @@ def run_epoch(
         if agreed:
             worker.ledger.add(clock, strategy.exchange(comm))
             settle(worker)
+            statistics.share(worker.model, strategy, comm)
         show(clock)
         if clock.passes(PARTS) or clock.last or comm.stopping:
             worker.tally[3] += time.perf_counter() - begin
@@ -127,9 +130,11 @@ def _progress(worker: Worker, at: Position) -> Callable[[Clock], None]:
     epochs = worker.schedule.config.epochs
     frames = worker.batch * worker.comm.size
     bar = Progress("train", (epochs - at.epochs) * worker.minibatches * frames, "frames")
+    first = worker.comm.rank == 0
 
     def show(clock: Clock) -> None:
-        bar.add(frames, f"epoch {clock.epoch}/{epochs}")
+        if first:
+            bar.add(frames, f"epoch {clock.epoch}/{epochs}")
         if clock.minibatch % 100 == 0 and not torch.isfinite(worker.tally[0]):
             diverged(worker, clock)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ import torch
 from asr_parallel import log, stages
 from asr_parallel.config import TrainConfig
 from asr_parallel.files import atomic, write_json, write_text
-from asr_parallel.model import Dnn, make_model, num_parameters, save_model
+from asr_parallel.model import Dnn, load_predictor, make_model, num_parameters, save_model
 from asr_parallel.optim.optimizer import make_optimizer
 from asr_parallel.parallel.comm import Comm, Stopped
 from asr_parallel.parallel.launch import STOPPED
@@ -22,6 +23,7 @@ from asr_parallel.schedule.schedule import make_schedule
 from asr_parallel.train import checkpoint
 from asr_parallel.train.checkpoint import Checkpoint, Position
 from asr_parallel.train.corpus import Corpus, open_corpus
+from asr_parallel.train.growth import Growth, grown_after
 from asr_parallel.train.loop import train
 from asr_parallel.train.machine import machine
 from asr_parallel.train.record import Recorder
@@ -49,8 +51,7 @@ def work(config: TrainConfig, place: Place) -> int:
     with joined(config, place) as (comm, device):
         corpus = open_corpus(config, comm)
         model = make_model(config.model, corpus.frames.dim, len(corpus.counts), config.seed).to(device)
-        if config.model.init == "dbn":
-            load_dbn(config.model.dbn).check_inputs(config.features, corpus.frames)
+        _check_start(config, corpus)
         recorder = Recorder(config.out, comm.rank, config.dev, identity(config, corpus))
         found = _find_checkpoint(config, comm, recorder)
         worker, at, before = assemble(config, comm, corpus, model, device, found)
@@ -64,6 +65,21 @@ def work(config: TrainConfig, place: Place) -> int:
         if comm.rank == 0:
             _finish(config, worker, corpus, recorder, threads)
     return 0
+
+
+def _check_start(config: TrainConfig, corpus: Corpus) -> None:
+    """Raise ``UserError`` before anything is removed, if training cannot begin so, or not from these features."""
+    grown_after(config.model, corpus.minibatches, config.batch)
+    if config.model.batch_norm and config.batch < 2:
+        raise log.UserError("--model.batch_norm needs a --batch of at least 2 frames")
+    if config.model.init == "dbn":
+        load_dbn(config.model.dbn).check_inputs(config.features, corpus.frames)
+    if config.model.init == "network":
+        kind, folder = load_predictor(Path(config.model.network)).features, config.model.network
+        if kind != config.features:
+            raise log.UserError(f"{folder} takes {kind} features, not {config.features}: give --features {kind}")
+        if Path(folder).resolve() == config.out.resolve():
+            raise log.UserError(f"--model.network {folder} is --out too, and would be overwritten: give another --out")
 
 
 def identity(config: TrainConfig, corpus: Corpus) -> dict[str, Any]:
@@ -114,6 +130,9 @@ def assemble(
     bf16 = config.precision == "bf16"
     parts = (trained, strategy, optimizer, schedule, comm, corpus.frames, corpus.minibatches, config.batch, corpus.dev)
     worker = Worker(*parts, device=device, bf16=bf16, save_every=config.save_every)
+    worker.seed = config.seed if config.model.dropout else None
+    if period := grown_after(config.model, worker.minibatches, config.batch):
+        worker.growth = Growth.of(trained, strategy, optimizer, period, config.seed)
     if not found:
         return worker, Position(), None
     schedule.restore(found.schedule)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from asr_parallel.log import UserError
 from asr_parallel.schedule.schedule import Scores
@@ -20,12 +23,13 @@ def validate(worker: Worker) -> dict[str, Scores]:
     """
     model, comm = worker.strategy.consensus(), worker.comm
     sums = torch.zeros(len(worker.dev), 3, dtype=torch.float64)
-    for row, dev in zip(sums, worker.dev):
-        for i, batch in enumerate(dev.batches):
-            if i % comm.size == comm.rank:
-                y = batch.y.to(worker.device)
-                logits = worker.logits(model, batch.x.to(worker.device))
-                row += torch.tensor([F.cross_entropy(logits, y, reduction="sum"), correct(logits, y), len(y)])
+    with evaluation(model):
+        for row, dev in zip(sums, worker.dev):
+            for i, batch in enumerate(dev.batches):
+                if i % comm.size == comm.rank:
+                    y = batch.y.to(worker.device)
+                    logits = worker.logits(model, batch.x.to(worker.device))
+                    row += torch.tensor([F.cross_entropy(logits, y, reduction="sum"), correct(logits, y), len(y)])
     sums = comm.sum(sums)
     comm.broadcast(sums)
     empty = [dev.name for row, dev in zip(sums, worker.dev) if row[2] == 0]
@@ -33,6 +37,17 @@ def validate(worker: Worker) -> dict[str, Scores]:
         raise UserError(f"dev set {empty[0]} has no frame with a label: give other --dev sets")
     each = {dev.name: scores(row) for row, dev in zip(sums, worker.dev)}
     return each | {"": scores(sums.sum(0))}
+
+
+@contextlib.contextmanager
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """``model`` in evaluation mode (running statistics, no dropout), then in the mode that it was in."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def scores(sums: Tensor) -> Scores:
