@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from asr_parallel.data.cmvn import CmvnStats
 from asr_parallel.data.feature_set import FeatureSet, Index, cmvn_path, index_path, store_path
 from asr_parallel.data.flat_frames import open_frames
 from asr_parallel.data.frontend import OPTIONS, SHIFT, BadAudio, Frontend, read_audio
+from asr_parallel.data.perturb import Row, check_factors, with_speeds
 from asr_parallel.data.transforms import deltas, splice
 from asr_parallel.files import atomic, write_text
 from asr_parallel.log import UserError, duration, logger
@@ -27,16 +27,16 @@ __all__ = ["FeatureSet", "deltas", "run", "splice"]
 
 log = logger(__name__)
 
-Row = dict[str, Any]  # a cut as its manifest has it
-
 
 def run(config: FeaturesConfig) -> None:
     """Leave store, index, normalisation and cut manifest of each set and kind; see ``docs/architecture.md``.
 
     Sets that are whole already and were made from the same manifest with the same options are left alone.
     Utterances without usable audio are listed in ``SET/features_bad.tsv`` and left out.  Raises ``UserError``
-    if they are more than ``max_bad`` of a set.
+    if they are more than ``max_bad`` of a set.  Sets of ``speed_sets`` also get a copy of each utterance
+    at each ``speed``.
     """
+    check_factors(config.speed)
     sets = config.sets or found_sets(config.data)
     if not sets:
         raise UserError(f"no */cuts.jsonl.gz under {config.data}: run `prepare` first")
@@ -56,7 +56,12 @@ def _made_from(config: FeaturesConfig, name: str, kind: str) -> str:
     if not path.exists():
         raise UserError(f"{path} is not there: run `prepare` first, or choose other sets")
     options = [kind, config.num_mel if kind == "fbank" else config.num_ceps, *OPTIONS]
+    options += [f"speed {factor}" for factor in _speeds(config, name)]
     return hashlib.sha256(path.read_bytes() + json.dumps(options).encode()).hexdigest()
+
+
+def _speeds(config: FeaturesConfig, name: str) -> list[float]:
+    return config.speed if name in config.speed_sets else []
 
 
 def _is_whole(data: Path, name: str, kind: str, made_from: str) -> bool:
@@ -72,7 +77,7 @@ def _is_whole(data: Path, name: str, kind: str, made_from: str) -> bool:
 def _run_set(config: FeaturesConfig, name: str, made_from: dict[str, str]) -> None:
     """Compute the kinds that ``made_from`` names of set ``name``."""
     start = time.monotonic()
-    rows = _load_rows(cuts_path(config.data, name))
+    rows = with_speeds(_load_rows(cuts_path(config.data, name)), _speeds(config, name))
     frontend = Frontend(rows[0]["recording"]["sampling_rate"], config.num_mel, config.num_ceps)
     extract = _extractor(rows, frontend, list(made_from))
     bad: dict[str, str] = {}

@@ -1,33 +1,32 @@
 """Minibatches of spliced, normalised frames with their labels, in an order that is drawn anew each epoch.
 
-Nothing of the corpus is copied or kept: a batch is gathered by index from the memory-mapped store.
+Nothing of the corpus is copied or kept: a batch is gathered by index from the memory-mapped store, or, with
+``shuffle blocks``, from the block of utterances that is in memory.
 """
 
 from __future__ import annotations
 
-import mmap
-import queue
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from asr_parallel.align.labels import Labels
+from asr_parallel.config import FramesConfig
+from asr_parallel.data.ahead import made_ahead
+from asr_parallel.data.block_cache import BlockCache
 from asr_parallel.data.feature_set import FeatureSet
-from asr_parallel.data.permutation import Permutation
+from asr_parallel.data.mapped import MappedFrames
+from asr_parallel.data.matching import check, matched
+from asr_parallel.data.order import BlockOrder, FullOrder
+from asr_parallel.data.specaugment import SpecAugment
 from asr_parallel.data.transforms import deltas, splice
-from asr_parallel.log import UserError, logger
+from asr_parallel.log import UserError
 
 __all__ = ["Batch", "FeatureSet", "FrameSource", "deltas", "splice"]
 
-log = logger(__name__)
-
-TOLERANCE = 2  # frames that labels may be longer or shorter than features
 BLOCK = 128  # rows gathered and normalised at once, while they are in the cache
-RELEASE_BYTES = 1 << 29  # from a store that is bigger,
-RELEASE_FRAMES = 8192  # let go of mapped pages after so many frames
 
 
 @dataclass
@@ -44,9 +43,11 @@ class Batch:
 class FrameSource:
     """The frames of ``utts`` with their labels.
 
-    Utterances whose labels are up to ``TOLERANCE`` frames longer or shorter than their features are cut to
-    the shorter (``num_cut`` counts them); others, and those without features or labels, are left out and
-    listed in ``bad`` with the reason.  Raises ``UserError`` if these are more than ``max_bad`` of all.
+    Utterances whose labels are a frame or two longer or shorter than their features are cut to the shorter
+    (``num_cut`` counts them); others, and those without features or labels, are left out and listed in ``bad`` with
+    the reason.  Raises ``UserError`` if these are more than ``max_bad`` of all.  ``options`` say how epochs are drawn;
+    ``prefetch`` is for ``epoch``.  With ``pin`` batches are made in page-locked memory, from which a GPU can
+    fetch them while the processor goes on.
     """
 
     def __init__(
@@ -58,11 +59,18 @@ class FrameSource:
         batch: int,
         seed: int,
         max_bad: float = 0.05,
+        options: FramesConfig | None = None,
+        prefetch: int = 0,
+        pin: bool = False,
     ):
-        self.context, self.batch, self.seed = context, batch, seed
+        self.context, self.batch, self.seed, self.prefetch, self.pin = context, batch, seed, prefetch, pin
+        self.options = options or FramesConfig()
         self.dim = features.dim * (2 * context + 1)
-        self.utts, self.bad, self.num_cut = _matched(features, labels, utts)
-        _check(features, labels, self.utts, self.bad, len(utts), max_bad)
+        if self.options.cache_frames < 1:
+            raise UserError(f"--frames.cache_frames {self.options.cache_frames}: give 1 or more, such as 250000")
+        self._mask = SpecAugment(self.options, features.dim, 2 * context + 1, features.kind, seed)
+        self.utts, self.bad, self.num_cut = matched(features, labels, utts)
+        check(features, labels, self.utts, self.bad, len(utts), max_bad)
 
         place = np.array([features.row_of[u] for u in self.utts])
         begin = np.array([labels.span(u)[0] for u in self.utts])
@@ -72,14 +80,9 @@ class FrameSource:
         # frame g of this source belongs to the utterance i with _start[i] <= g < _start[i + 1]
         self._start = np.concatenate([[0], np.cumsum(np.minimum(self._end - self._first, labelled))])
         self._label_shift = begin - self._start[:-1]
-        self._frames, self._pdfs = features.frames, labels.pdfs
-        self._mean = np.tile(features.mean, 2 * context + 1)
-        self._scale = np.tile(1.0 / features.std, 2 * context + 1)
-        self._since_release = 0
-        mapped = getattr(features.frames, "_mmap", None)
-        self._big_map: mmap.mmap | None = mapped if features.frames.nbytes > RELEASE_BYTES else None
-        if self._big_map is not None:  # reading ahead of a frame drawn at random costs 100 times the frame
-            self._big_map.madvise(mmap.MADV_RANDOM)
+        self._store, self._pdfs = MappedFrames(features.frames), labels.pdfs
+        self._mean, self._scale = features.mean, 1.0 / features.std
+        self._tiled_mean, self._tiled_scale = (np.tile(m, 2 * context + 1) for m in (self._mean, self._scale))
 
     @property
     def num_frames(self) -> int:
@@ -91,19 +94,29 @@ class FrameSource:
         """Batches of an epoch."""
         return self.num_frames // self.batch
 
-    def epoch(self, epoch: int, start_batch: int = 0, prefetch: int = 0) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start_batch: int = 0, prefetch: int | None = None) -> Iterator[Batch]:
         """The batches of ``epoch`` from ``start_batch`` on, at no cost for those before.
 
         The order depends on the seed and ``epoch`` alone.  Frames that do not fill a last batch are left out,
-        others each epoch.  ``prefetch`` batches are prepared ahead by a thread (0: none); it pays where the
-        step leaves a core free.
+        others each epoch.  ``prefetch`` batches are prepared ahead by a thread (0: none; the source's own number
+        if it is not given); it pays where the step leaves a core free.
         """
-        order = Permutation(self.num_frames, self.seed, epoch)
+        cache = BlockCache(self._store, self._first, self._end) if self.options.shuffle == "blocks" else None
+        order: FullOrder | BlockOrder = FullOrder(self.num_frames, self.seed, epoch)
+        if cache:
+            order = BlockOrder(self._start, self.options.cache_frames, self.seed, epoch)
 
         def make(i: int) -> Batch:
-            return self.gather(order(np.arange(i * self.batch, (i + 1) * self.batch)))
+            parts = []
+            for block, index in order.parts(i * self.batch, (i + 1) * self.batch):
+                if cache and isinstance(order, BlockOrder) and block != cache.block:
+                    utts = order.utts(block)
+                    cache.hold(block, utts, self._mean[self._speaker[utts]], self._scale[self._speaker[utts]])
+                parts.append(self.gather(index, cache))
+                self._mask(parts[-1].x.numpy(), index, epoch)
+            return _joined(parts)
 
-        return _batches(make, range(start_batch, self.num_batches), prefetch)
+        return made_ahead(make, range(start_batch, self.num_batches), self.prefetch if prefetch is None else prefetch)
 
     def chunks(self, size: int = 8192, prefetch: int = 0) -> Iterator[Batch]:
         """All frames, in the order of ``utts``, in batches of ``size``; the last one may be smaller."""
@@ -111,106 +124,37 @@ class FrameSource:
         def make(i: int) -> Batch:
             return self.gather(np.arange(i, min(i + size, self.num_frames)))
 
-        return _batches(make, range(0, self.num_frames, size), prefetch)
+        return made_ahead(make, range(0, self.num_frames, size), prefetch)
 
-    def gather(self, index: np.ndarray) -> Batch:
-        """The frames at ``index`` (int64 [B]) of this source, in that order."""
+    def gather(self, index: np.ndarray, cache: BlockCache | None = None) -> Batch:
+        """The frames at ``index`` (int64 [B]) of this source, in that order; out of ``cache`` if it is given."""
         i = np.searchsorted(self._start, index, side="right") - 1
         y = self._pdfs[index + self._label_shift[i]].astype(np.int64)
         row = self._first[i] + index - self._start[i]
         rows = row[:, None] + np.arange(-self.context, self.context + 1)
         np.maximum(rows, self._first[i][:, None], out=rows)  # beyond the edges the first and last frame repeat
         np.minimum(rows, self._end[i][:, None] - 1, out=rows)
-        speaker = self._speaker[i]
-        x = np.empty((len(index), self.dim), np.float32)
-        for begin in range(0, len(index), BLOCK):
-            b = slice(begin, begin + BLOCK)
-            raw = np.take(self._frames, rows[b], axis=0, mode="clip").reshape(-1, self.dim)
-            np.subtract(raw, self._mean[speaker[b]], out=x[b])
-            x[b] *= self._scale[speaker[b]]
-        self._release(len(index))
-        return Batch(torch.from_numpy(x), torch.from_numpy(y))
-
-    def _release(self, count: int) -> None:
-        """Unmap pages of a big store now and then: the kernel keeps what is worth keeping, our share stays small."""
-        self._since_release += count
-        if self._big_map is not None and self._since_release >= RELEASE_FRAMES:
-            self._since_release = 0
-            self._big_map.madvise(mmap.MADV_DONTNEED)
-
-
-def _matched(features: FeatureSet, labels: Labels, utts: Sequence[str]) -> tuple[list[str], dict[str, str], int]:
-    """Utterances that can be used, reasons against the others, number of those with labels a little off."""
-    good, bad, cut = [], {}, 0
-    for utt in utts:
-        if utt not in features:
-            bad[utt] = "no features"
-        elif utt not in labels:
-            bad[utt] = "no labels"
+        x = torch.empty((len(index), self.dim), dtype=torch.float32, pin_memory=self.pin)
+        if cache:
+            rows += cache.shift[i][:, None]
+            np.take(cache.frames, rows, axis=0, mode="clip", out=x.numpy().reshape(*rows.shape, -1))
         else:
-            have, want = features.num_frames(utt), len(labels[utt])
-            if abs(have - want) > TOLERANCE or min(have, want) == 0:
-                bad[utt] = f"{have} frames but {want} labels"
-            else:
-                good.append(utt)
-                cut += have != want
-    return good, bad, cut
+            self._normalised(rows, self._speaker[i], x.numpy())
+        return Batch(x, torch.from_numpy(y))
+
+    def _normalised(self, rows: np.ndarray, speaker: np.ndarray, out: np.ndarray) -> None:
+        """Fill ``out`` [B, dim] with the ``rows`` [B, window] of the store, normalised for ``speaker`` [B]."""
+        for begin in range(0, len(rows), BLOCK):
+            b = slice(begin, begin + BLOCK)
+            raw = np.take(self._store.frames, rows[b], axis=0, mode="clip").reshape(-1, self.dim)
+            np.subtract(raw, self._tiled_mean[speaker[b]], out=out[b])
+            out[b] *= self._tiled_scale[speaker[b]]
+        self._store.release(len(rows))
 
 
-def _check(
-    features: FeatureSet, labels: Labels, good: list[str], bad: dict[str, str], total: int, max_bad: float
-) -> None:
-    """Warn of bad utterances; raise ``UserError`` if they are too many, and say what it looks like."""
-    if total == 0:
-        raise UserError(f"no utterances of {features.name} to train on or validate with")
-    if not bad:
-        return
-    utt, reason = next(iter(bad.items()))
-    text = f"{len(bad)} of {total} utterances of {features.name} cannot be used (first: {utt}: {reason})"
-    if good and len(bad) <= max_bad * total:
-        log.warning("%s", text)
-        return
-    both = [u for u in bad if u in features and u in labels and len(labels[u])]
-    ratio = float(np.median([features.num_frames(u) / len(labels[u]) for u in both])) if both else 1.0
-    if not 0.8 < ratio < 1.25:
-        text += f". Features are {ratio:.2g} x as long as labels: the frame shifts differ"
-    raise UserError(f"{text}. Make features and labels from the same manifests: run `features` and `align` again")
-
-
-def _batches(make: Callable[[int], Batch], numbers: Sequence[int], prefetch: int) -> Iterator[Batch]:
-    """``make(i)`` for each of ``numbers``, made ahead by a thread if ``prefetch``.
-
-    An error in the thread is raised here; the thread ends when this iterator is closed.
-    """
-    if prefetch <= 0:
-        yield from map(make, numbers)
-        return
-    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(prefetch)
-    closed = threading.Event()
-
-    def put(item: Batch | BaseException | None) -> bool:
-        while not closed.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def work() -> None:
-        try:
-            for i in numbers:
-                if not put(make(i)):
-                    return
-            put(None)
-        except BaseException as e:
-            put(e)
-
-    threading.Thread(target=work, name="frames", daemon=True).start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        closed.set()
+def _joined(parts: list[Batch]) -> Batch:
+    """One batch of several; a single one is left as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    x, y = torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts])
+    return Batch(x.pin_memory() if parts[0].x.is_pinned() else x, y)

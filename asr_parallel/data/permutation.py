@@ -16,13 +16,13 @@ ROUNDS = 6  # an even number, so that the two halves end where they began
 
 
 class Permutation:
-    """Maps positions 0..size-1 one to one to 0..size-1, in an order that ``seed`` and ``epoch`` decide."""
+    """Maps positions 0..size-1 one to one to 0..size-1, in an order that ``seed``, ``epoch`` and ``part`` decide."""
 
-    def __init__(self, size: int, seed: int, epoch: int):
+    def __init__(self, size: int, seed: int, epoch: int, part: int = 0):
         self.size = size
         self._left = max(1, math.isqrt(max(0, size - 1)) + 1)  # left * right is the smallest rectangle >= size
         self._right = max(1, -(-size // self._left))
-        self._keys = np.random.SeedSequence([seed, epoch]).generate_state(ROUNDS, np.uint64)
+        self._keys = np.random.SeedSequence([seed, epoch, part]).generate_state(ROUNDS, np.uint64)
 
     def __call__(self, positions: np.ndarray) -> np.ndarray:
         """Items at ``positions`` (int64 [B], each below ``size``): int64 [B]."""
@@ -38,11 +38,11 @@ class Permutation:
         moduli = (np.uint64(self._left), np.uint64(self._right))
         moving, other = np.divmod(items, moduli[1])
         for i, key in enumerate(self._keys):
-            moving, other = other, (moving + _mix(other + key)) % moduli[i % 2]
+            moving, other = other, (moving + mix(other + key)) % moduli[i % 2]
         return moving * moduli[1] + other
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
+def mix(x: np.ndarray) -> np.ndarray:
     """The finaliser of SplitMix64 (Steele, Lea & Flood 2014): every bit in changes half the bits out."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -51,7 +51,7 @@ def open_corpus(config: TrainConfig, comm: Comm) -> Corpus:
     whole, labels = _source(config, config.train, config.batch)
     lengths = {utt: len(labels[utt]) for utt in whole.utts}
     shard = make_shards(lengths, comm.size)[comm.rank]
-    frames, _ = _source(config, config.train, config.batch, shard)
+    frames, _ = _source(config, config.train, config.batch, shard, config.prefetch)
     shards = torch.zeros(comm.size, dtype=torch.int64)
     shards[comm.rank] = frames.num_frames
     shards = comm.sum(shards)
@@ -71,12 +71,21 @@ def open_corpus(config: TrainConfig, comm: Comm) -> Corpus:
     return Corpus(frames, shards.tolist(), minibatches, dev, counts, identity)
 
 
-def _source(config: TrainConfig, name: str, batch: int, utts: list[str] | None = None) -> tuple[FrameSource, Labels]:
+def _source(
+    config: TrainConfig, name: str, batch: int, utts: list[str] | None = None, prefetch: int = 0
+) -> tuple[FrameSource, Labels]:
     """The frames of set ``name``; all utterances that have features and labels, unless ``utts`` are given."""
     features = FeatureSet.open(config.data, name, config.features)
     labels = Labels.load(config.ali / f"ali_{name}.npz")
     chosen = features.utts if utts is None else utts
-    return FrameSource(features, labels, chosen, config.model.context, batch, config.seed), labels
+    pin = config.device != "cpu" and torch.cuda.is_available()
+    source = FrameSource(
+        *(features, labels, chosen, config.model.context, batch, config.seed),
+        options=config.frames,
+        prefetch=prefetch,
+        pin=pin,
+    )
+    return source, labels
 
 
 def load_counts(path: Path) -> np.ndarray:

@@ -74,7 +74,8 @@ def run_epoch(
     batches = worker.frames.epoch(clock.epoch, clock.minibatch)
     for batch in itertools.islice(batches, clock.minibatches - clock.minibatch):
         worker.prepare(clock)
-        x, batch.y = batch.x.to(worker.device), batch.y.to(worker.device)
+        x = batch.x.to(worker.device, non_blocking=True)
+        batch.y = batch.y.to(worker.device, non_blocking=True)
         logits = worker.logits(worker.model, x)
         loss = strategy.loss(logits, batch)
         lr = worker.schedule.rate(clock)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asr_parallel.align.labels import Labels
-from asr_parallel.data import frames as frames_module
+from asr_parallel.config import FramesConfig
+from asr_parallel.data import mapped
 from asr_parallel.data.cmvn import Cmvn
 from asr_parallel.data.feature_set import FeatureSet, Index, cmvn_path, index_path, store_path
 from asr_parallel.data.flat_frames import HEADER_BYTES, FrameFile, header
@@ -173,6 +174,17 @@ def test_another_frame_shift_is_recognised(tmp_path):
     labels = Labels.from_dict({u: np.zeros((n + 1) // 2, np.int32) for u, n in LENGTHS.items()})
     with pytest.raises(UserError, match="2 x as long as labels: the frame shifts differ"):
         FrameSource(features, labels, list(LENGTHS), 1, 10, 0)
+    # 10 ms against 12.5 ms, either way, and labels of one frame in three; more than a rounding off, all the same
+    for ratio, said in ((0.8, "1.25 x"), (1.25, "0.8 x"), (1 / 3, "3 x")):
+        labels = Labels.from_dict({u: np.zeros(max(1, round(n * ratio)), np.int32) for u, n in LENGTHS.items()})
+        with pytest.raises(UserError, match=f"Features are {said} as long as labels: the frame shifts differ"):
+            FrameSource(features, labels, list(LENGTHS), 1, 10, 0)
+    lengths = {"a-1": 17, "b-1": 9, "a-2": 60, "c-1": 90, "b-2": 20}
+    with pytest.raises(UserError) as error:  # lengths without a ratio have other reasons
+        FrameSource(
+            features, Labels.from_dict({u: np.zeros(n, np.int32) for u, n in lengths.items()}), LENGTHS, 1, 1, 0
+        )
+    assert "frame shifts" not in str(error.value)
     with pytest.raises(UserError, match="no utterances"):
         FrameSource(features, labels, [], 1, 10, 0)
 
@@ -181,7 +193,7 @@ def test_an_error_in_the_thread_is_raised(tmp_path, monkeypatch):
     source = FrameSource(make_set(tmp_path), numbered(LENGTHS), list(LENGTHS), 1, 10, 0)
     gather = source.gather
 
-    def broken(index):
+    def broken(index, cache):
         if broken.calls == 3:
             raise OSError("disk gone")
         broken.calls += 1
@@ -222,16 +234,17 @@ def test_pages_of_a_big_store_are_let_go(tmp_path, monkeypatch):
     Index(utts, ["a"] * len(utts), utts, offsets, np.ones(len(utts)), "").save(index_path(tmp_path, "x", "fbank"))
     labels = Labels(utts, offsets, np.zeros(len(utts) * length, np.int32))
 
-    def mapped_after(batches: int) -> int:
-        source = FrameSource(FeatureSet.open(tmp_path, "x", "fbank"), labels, utts, 5, 1024, 0)
+    def mapped_after(batches: int, options: FramesConfig | None = None) -> int:
+        source = FrameSource(FeatureSet.open(tmp_path, "x", "fbank"), labels, utts, 5, 1024, 0, options=options)
         for batch in itertools.islice(source.epoch(0), batches):
             assert (batch.x == -1).all()
         return resident(store)
 
-    every = frames_module.RELEASE_FRAMES // 1024
+    every = mapped.RELEASE_FRAMES // 1024
     kept = mapped_after(2 * every)
-    monkeypatch.setattr(frames_module, "RELEASE_BYTES", 1 << 20)
+    monkeypatch.setattr(mapped, "RELEASE_BYTES", 1 << 20)
     assert mapped_after(2 * every) < kept / 10
+    assert mapped_after(2 * every, FramesConfig("blocks", 30_000)) < kept / 10
     assert kept > 10_000
 
 
