@@ -14,21 +14,17 @@ workers had taken turns; the rate then is left as for one worker.  eta = 0, zeta
 from __future__ import annotations
 
 import copy
-import time
 
 import torch
 from torch import Tensor, nn
 
 from asr_parallel.log import UserError
 from asr_parallel.optim.flat import flatten
-from asr_parallel.parallel.clock import Clock, Every
 from asr_parallel.parallel.comm import Comm
-from asr_parallel.parallel.strategy import Report, Strategy
+from asr_parallel.parallel.strategy import Periodic
 
 
-class BlockMomentum(Strategy):
-    exchanges = "parameters"
-
+class BlockMomentum(Periodic):
     def check(self, workers: int) -> None:
         eta, zeta = self.config.block_momentum, self.config.block_lr
         if eta is not None and not 0 <= eta < 1:
@@ -39,8 +35,6 @@ class BlockMomentum(Strategy):
     def start(self, model: nn.Module, comm: Comm) -> nn.Module:
         eta = self.config.block_momentum
         self.eta = 1 - 1 / comm.size if eta is None else eta
-        self.every = Every.parse(self.config.every)
-        self.optimizer_state = self.config.optimizer_state
         self.lr_scale = self.scale(comm.size, "none" if self.eta else "workers")
         self.values = flatten(model)
         comm.broadcast(self.values)
@@ -50,21 +44,11 @@ class BlockMomentum(Strategy):
         self.delta = torch.zeros_like(self.values)
         return model
 
-    def due(self, clock: Clock) -> bool:
-        return self.every.due(clock)
-
-    def per_epoch(self, minibatches: int, batch: int) -> int:
-        return self.every.per_epoch(minibatches, batch)
-
-    def exchange(self, comm: Comm) -> Report:
-        begin = time.perf_counter()
-        comm.meet()
-        together = time.perf_counter()
+    def share(self, comm: Comm) -> int:
         mean = self.values.clone()
         sent = comm.all_reduce_mean(mean)
-        seconds = time.perf_counter() - together
         self._update(mean)
-        return Report(sent, together - begin, seconds)
+        return sent
 
     def _update(self, mean: Tensor) -> None:
         if self.eta == 0 and self.config.block_lr == 1:  # W + (W' - W), but to the bit

@@ -11,22 +11,18 @@ every worker, made of the same sum.
 from __future__ import annotations
 
 import copy
-import time
 
 from torch import Tensor, nn
 
 from asr_parallel.log import UserError
 from asr_parallel.optim.flat import flatten
-from asr_parallel.parallel.clock import Clock, Every
 from asr_parallel.parallel.comm import Comm
-from asr_parallel.parallel.strategy import Report, Strategy
+from asr_parallel.parallel.strategy import Periodic
 
 BETA = 0.9
 
 
-class ElasticAverage(Strategy):
-    exchanges = "parameters"
-
+class ElasticAverage(Periodic):
     def check(self, workers: int) -> None:
         alpha = self.config.elasticity
         if alpha is not None and not 0 < alpha * workers <= 1:
@@ -35,8 +31,6 @@ class ElasticAverage(Strategy):
     def start(self, model: nn.Module, comm: Comm) -> nn.Module:
         self.alone = comm.size == 1  # then there is nothing to be drawn to
         self.alpha = BETA / comm.size if self.config.elasticity is None else self.config.elasticity
-        self.every = Every.parse(self.config.every)
-        self.optimizer_state = self.config.optimizer_state
         self.lr_scale = self.scale(comm.size, "none")
         self.model, self.values = model, flatten(model)
         comm.broadcast(self.values)
@@ -44,24 +38,14 @@ class ElasticAverage(Strategy):
         self.centre = flatten(self.middle)
         return model
 
-    def due(self, clock: Clock) -> bool:
-        return self.every.due(clock)
-
-    def per_epoch(self, minibatches: int, batch: int) -> int:
-        return self.every.per_epoch(minibatches, batch)
-
-    def exchange(self, comm: Comm) -> Report:
-        begin = time.perf_counter()
-        comm.meet()
-        together = time.perf_counter()
+    def share(self, comm: Comm) -> int:
         pull = self.values - self.centre
         total = pull.clone()
         sent = comm.all_reduce_mean(total)
-        seconds = time.perf_counter() - together
         if not self.alone:
             self.values.sub_(pull, alpha=self.alpha)
             self.centre.add_(total, alpha=self.alpha * comm.size)
-        return Report(sent, together - begin, seconds)
+        return sent
 
     def consensus(self) -> nn.Module:
         return self.model if self.alone else self.middle

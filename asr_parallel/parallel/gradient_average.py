@@ -10,14 +10,12 @@ as they are preconditioned, each by its worker's own Fisher factors.
 
 from __future__ import annotations
 
-import time
-
 from torch import Tensor, nn
 
 from asr_parallel.optim.flat import flatten
 from asr_parallel.parallel.clock import Clock
 from asr_parallel.parallel.comm import Comm
-from asr_parallel.parallel.strategy import Report, Strategy
+from asr_parallel.parallel.strategy import Report, Strategy, together
 
 
 class GradientAverage(Strategy):
@@ -32,11 +30,7 @@ class GradientAverage(Strategy):
 
     def gradient(self, flat: Tensor) -> None:
         """Replace the gradient by the mean of all workers'."""
-        begin = time.perf_counter()
-        self.comm.meet()
-        together = time.perf_counter()
-        sent = self.comm.all_reduce_mean(flat)
-        self.report = Report(sent, together - begin, time.perf_counter() - together)
+        self.report = together(self.comm, lambda: self.comm.all_reduce_mean(flat))
 
     def due(self, clock: Clock) -> bool:
         return True

@@ -14,26 +14,20 @@ differ between the ends of epochs, where all take the mean of all.
 
 from __future__ import annotations
 
-import time
-
 import torch
 from torch import Tensor, nn
 
 from asr_parallel.config import StrategyConfig
 from asr_parallel.optim.flat import flatten
-from asr_parallel.parallel.clock import Clock, Every
+from asr_parallel.parallel.clock import Clock
 from asr_parallel.parallel.comm import Comm
-from asr_parallel.parallel.strategy import Report, Strategy
+from asr_parallel.parallel.strategy import Periodic
 from asr_parallel.parallel.topology import TOPOLOGIES
 
 
-class ModelAverage(Strategy):
-    exchanges = "parameters"
-
+class ModelAverage(Periodic):
     def __init__(self, config: StrategyConfig):
         super().__init__(config)
-        self.every = Every.parse(config.every)
-        self.optimizer_state = config.optimizer_state
         self.partners = TOPOLOGIES.get(config.topology)  # None: all with all
         self.round = torch.zeros(1, dtype=torch.int64)
         self.last = False  # whether the exchange that is due ends an epoch
@@ -52,15 +46,9 @@ class ModelAverage(Strategy):
 
     def due(self, clock: Clock) -> bool:
         self.last = clock.last
-        return self.every.due(clock)
+        return super().due(clock)
 
-    def per_epoch(self, minibatches: int, batch: int) -> int:
-        return self.every.per_epoch(minibatches, batch)
-
-    def exchange(self, comm: Comm) -> Report:
-        begin = time.perf_counter()
-        comm.meet()
-        together = time.perf_counter()
+    def share(self, comm: Comm) -> int:
         self.mean.copy_(self.values)
         if self.partners is None or self.last or comm.size == 1:
             sent = comm.all_reduce_mean(self.mean)
@@ -70,7 +58,7 @@ class ModelAverage(Strategy):
             sent = received.nbytes
         self.values.copy_(self.mean)
         self.round += 1
-        return Report(sent, together - begin, time.perf_counter() - together)
+        return sent
 
     def consensus(self) -> nn.Module:
         """Any worker's model: an epoch ends with the mean of all, so all are the same."""

@@ -6,7 +6,9 @@ when workers exchange, what they exchange, and what is validated and kept.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 
 from asr_parallel.config import StrategyConfig
 from asr_parallel.log import UserError
-from asr_parallel.parallel.clock import Clock
+from asr_parallel.parallel.clock import Clock, Every
 from asr_parallel.parallel.comm import Comm
 
 
@@ -26,6 +28,15 @@ class Report:
     bytes: int = 0
     wait_s: float = 0.0
     send_s: float = 0.0
+
+
+def together(comm: Comm, share: Callable[[], int]) -> Report:
+    """Meet all, then ``share``, which gives the bytes it has sent: what that has cost."""
+    begin = time.perf_counter()
+    comm.meet()
+    met = time.perf_counter()
+    sent = share()
+    return Report(sent, met - begin, time.perf_counter() - met)
 
 
 class Strategy(ABC):
@@ -79,6 +90,30 @@ class Strategy(ABC):
 
     def restore(self, state: dict[str, Tensor]) -> None:  # noqa: B027
         """Take back what ``state`` gave; the consensus' parameters are already in place."""
+
+
+class Periodic(Strategy):
+    """Exchanges parameters every so often, as ``--strategy.every`` says, and at the end of an epoch."""
+
+    exchanges = "parameters"
+
+    def __init__(self, config: StrategyConfig):
+        super().__init__(config)
+        self.every = Every.parse(config.every)
+        self.optimizer_state = config.optimizer_state
+
+    def due(self, clock: Clock) -> bool:
+        return self.every.due(clock)
+
+    def per_epoch(self, minibatches: int, batch: int) -> int:
+        return self.every.per_epoch(minibatches, batch)
+
+    def exchange(self, comm: Comm) -> Report:
+        return together(comm, lambda: self.share(comm))
+
+    @abstractmethod
+    def share(self, comm: Comm) -> int:
+        """Exchange with the others, who are there; give the bytes sent.  Work on a copy, then commit."""
 
 
 OWNERS = {

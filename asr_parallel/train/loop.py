@@ -87,7 +87,7 @@ def run_epoch(
             settle(worker)
             statistics.share(worker.model, strategy, comm)
         show(clock)
-        if clock.passes(PARTS) or clock.last or comm.stopping:
+        if clock.passes(PARTS) or comm.stopping:  # the last minibatch ends a part
             worker.tally[3] += time.perf_counter() - begin
             begin = time.perf_counter()
             keeper.part(worker, clock, lr)
