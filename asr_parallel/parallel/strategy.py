@@ -30,6 +30,11 @@ class Report:
     send_s: float = 0.0
 
 
+def rate_scale(rule: Literal["workers", "sqrt", "none"], workers: int) -> float:
+    """What a rate is multiplied by for so many workers."""
+    return {"workers": float(workers), "sqrt": workers**0.5, "none": 1.0}[rule]
+
+
 def together(comm: Comm, share: Callable[[], int]) -> Report:
     """Meet all, then ``share``, which gives the bytes it has sent: what that has cost."""
     begin = time.perf_counter()
@@ -54,8 +59,7 @@ class Strategy(ABC):
 
     def scale(self, workers: int, usual: Literal["workers", "none"]) -> float:
         """What ``--strategy.lr_scale`` says the rate is multiplied by; ``auto`` is ``usual``."""
-        rule = usual if self.config.lr_scale == "auto" else self.config.lr_scale
-        return {"workers": float(workers), "sqrt": workers**0.5, "none": 1.0}[rule]
+        return rate_scale(usual if self.config.lr_scale == "auto" else self.config.lr_scale, workers)
 
     @abstractmethod
     def start(self, model: nn.Module, comm: Comm) -> nn.Module:

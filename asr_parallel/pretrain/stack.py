@@ -16,6 +16,7 @@ from torch import Tensor
 
 from asr_parallel.log import Progress, UserError, logger
 from asr_parallel.parallel.comm import Comm, SoloComm, Stopped
+from asr_parallel.parallel.strategy import rate_scale
 from asr_parallel.pretrain.dbn import check_normalised, load_tensors, save_tensors
 from asr_parallel.pretrain.rbm import ContrastiveDivergence, Rbm, RbmOptions
 from asr_parallel.train.record import Table
@@ -102,8 +103,7 @@ class Trainer:
     def _layer(self, below: list[Rbm], table: Table) -> Rbm:
         o, layer, comm = self.options, len(below), self.comm
         single = o.bernoulli if below else o.gaussian
-        scale = {"workers": float(comm.size), "sqrt": comm.size**0.5, "none": 1.0}[o.lr_scale]
-        single = dataclasses.replace(single, lr=single.lr * scale)
+        single = dataclasses.replace(single, lr=single.lr * rate_scale(o.lr_scale, comm.size))
         mean, variance, sample = self._statistics(below)
         if not below:
             check_normalised(mean, variance, "the first RBM")

@@ -164,18 +164,18 @@ def test_one_worker_is_serial_training(name):
 
 def test_a_state_continues_where_it_was_taken():
     """Exchanges after restoring a copy give what they would have given."""
-    for config in (StrategyConfig("block_momentum", block_momentum=0.5, block_nesterov=True),):
-        one, other = make_strategy(config), make_strategy(config)
-        a, b = one.start(small_net(), SoloComm()), other.start(small_net(), SoloComm())
-        flatten(a).add_(1.0)
-        one.exchange(SoloComm())
-        flatten(other.consensus()).copy_(flatten(one.consensus()))
-        other.restore(copy.deepcopy(one.state()))
-        for strategy, model in ((one, a), (other, b)):
-            flatten(model).mul_(0.9)
-            strategy.exchange(SoloComm())
-        assert torch.equal(flatten(a), flatten(b))
-        assert torch.equal(flatten(one.consensus()), flatten(other.consensus()))
+    config = StrategyConfig("block_momentum", block_momentum=0.5, block_nesterov=True)
+    one, other = make_strategy(config), make_strategy(config)
+    a, b = one.start(small_net(), SoloComm()), other.start(small_net(), SoloComm())
+    flatten(a).add_(1.0)
+    one.exchange(SoloComm())
+    flatten(other.consensus()).copy_(flatten(one.consensus()))
+    other.restore(copy.deepcopy(one.state()))
+    for strategy, model in ((one, a), (other, b)):
+        flatten(model).mul_(0.9)
+        strategy.exchange(SoloComm())
+    assert torch.equal(flatten(a), flatten(b))
+    assert torch.equal(flatten(one.consensus()), flatten(other.consensus()))
 
 
 @pytest.mark.parametrize(
