@@ -48,8 +48,20 @@ class Comm(ABC):
         """Replace ``flat`` by its mean over workers (sum, then divide); give the bytes this worker sent."""
 
     @abstractmethod
+    def swap(self, parts: list[Tensor], sizes: list[int]) -> list[Tensor]:
+        """Send the vector ``parts[r]`` to each rank r; give what each has sent here, copied, ``sizes[r]`` values of it.
+
+        All parts of all workers are of one type and on one kind of device; a part of no values is not sent.
+        """
+
     def pass_on(self, flat: Tensor, to: int, source: int) -> Tensor:
         """Send ``flat`` to the rank ``to``, and give the vector like it that the rank ``source`` has sent here."""
+        parts = [flat if rank == to else flat[:0] for rank in range(self.size)]
+        return self.swap(parts, [len(flat) if rank == source else 0 for rank in range(self.size)])[source]
+
+    def all_gather(self, flat: Tensor) -> list[Tensor]:
+        """The vectors of all workers, which are of one length, in the order of ranks."""
+        return self.swap([flat] * self.size, [len(flat)] * self.size)
 
     @abstractmethod
     def sum(self, values: Tensor) -> Tensor:
@@ -84,8 +96,8 @@ class SoloComm(Comm):
     def all_reduce_mean(self, flat: Tensor) -> int:
         return 0
 
-    def pass_on(self, flat: Tensor, to: int, source: int) -> Tensor:
-        return flat.clone()
+    def swap(self, parts: list[Tensor], sizes: list[int]) -> list[Tensor]:
+        return [parts[0].clone()]
 
     def sum(self, values: Tensor) -> Tensor:
         return values
@@ -136,14 +148,17 @@ class TorchComm(Comm):
                 torch.cuda.synchronize(flat.device)
         return 2 * flat.nbytes * (self.size - 1) // self.size  # of a ring
 
-    def pass_on(self, flat: Tensor, to: int, source: int) -> Tensor:
-        received = torch.empty_like(flat)
-        operations = [dist.P2POp(dist.isend, flat, to), dist.P2POp(dist.irecv, received, source)]
-        with self._together("passing on"):
-            for work in dist.batch_isend_irecv(operations):
+    def swap(self, parts: list[Tensor], sizes: list[int]) -> list[Tensor]:
+        own = parts[self.rank]
+        received = [own.clone() if rank == self.rank else own.new_empty(size) for rank, size in enumerate(sizes)]
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        operations = [dist.P2POp(dist.isend, parts[rank].contiguous(), rank) for rank in others if len(parts[rank])]
+        operations += [dist.P2POp(dist.irecv, received[rank], rank) for rank in others if sizes[rank]]
+        with self._together("swapping"):
+            for work in dist.batch_isend_irecv(operations) if operations else []:
                 work.wait()
-            if flat.is_cuda:
-                torch.cuda.synchronize(flat.device)
+            if own.is_cuda:
+                torch.cuda.synchronize(own.device)
         return received
 
     def sum(self, values: Tensor) -> Tensor:

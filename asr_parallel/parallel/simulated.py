@@ -80,8 +80,9 @@ class SimulatedComm(Comm):
         flat.copy_(self._sum(flat).div_(self.size))
         return 2 * flat.nbytes * (self.size - 1) // self.size  # of a ring
 
-    def pass_on(self, flat: Tensor, to: int, source: int) -> Tensor:
-        return self.table.meet(self.rank, flat.clone())[source].clone()
+    def swap(self, parts: list[Tensor], sizes: list[int]) -> list[Tensor]:
+        given = self.table.meet(self.rank, [part.clone() for part in parts])
+        return [theirs[self.rank].clone() for theirs in given]
 
     def sum(self, values: Tensor) -> Tensor:
         return self._sum(values)

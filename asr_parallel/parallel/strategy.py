@@ -121,12 +121,12 @@ class Periodic(Strategy):
 
 
 OWNERS = {
-    "topology": "model_average",
-    "block_momentum": "block_momentum",
-    "block_lr": "block_momentum",
-    "block_nesterov": "block_momentum",
-    "elasticity": "elastic_average",
-}  # options that one strategy alone reads
+    "topology": ("model_average",),
+    "block_momentum": ("block_momentum",),
+    "block_lr": ("block_momentum",),
+    "block_nesterov": ("block_momentum",),
+    "elasticity": ("elastic_average",),
+}  # options that not all strategies read, and which do
 
 
 def make_strategy(config: StrategyConfig) -> Strategy:
@@ -144,7 +144,7 @@ def make_strategy(config: StrategyConfig) -> Strategy:
         "block_momentum": BlockMomentum,
         "elastic_average": ElasticAverage,
     }
-    for option, owner in OWNERS.items():
-        if config.name != owner and getattr(config, option) != getattr(StrategyConfig(), option):
+    for option, owners in OWNERS.items():
+        if config.name not in owners and getattr(config, option) != getattr(StrategyConfig(), option):
             raise UserError(f"--strategy.name {config.name} does not read --strategy.{option}: leave it out")
     return kinds[config.name](config)

@@ -15,7 +15,8 @@ exp=exp/fotaq_core # experiments
 . local/cmd.sh
 
 conf=recipes/fotaq/conf
-declare -A rate=([sgd]=4 [ngsgd]=16)   # of the minibatch's mean gradient
+# Of the minibatch's mean gradient. A rate that stands still must be lower: NG-SGD's second epoch at 16 was worse than its first.
+declare -A rate=([sgd_newbob]=4 [sgd_exponential]=4 [ngsgd_newbob]=4 [ngsgd_exponential]=16)
 declare -A epochs=([newbob]=8 [exponential]=3)
 
 if run_stage 4; then
@@ -35,7 +36,7 @@ if run_stage 5; then
     start=(--model.init "$init")
     [ "$init" != dbn ] || start+=(--model.dbn "$exp/dbn")
     echo asr-parallel train --data "$data" --ali "$ali/tri" --out "$exp/${init}_${optim}_$schedule" \
-      --config $conf/core.toml "${start[@]}" --optim.name "$optim" --optim.lr "${rate[$optim]}" \
+      --config $conf/core.toml "${start[@]}" --optim.name "$optim" --optim.lr "${rate[${optim}_$schedule]}" \
       --schedule.name "$schedule" --schedule.epochs "${epochs[$schedule]}"
   done | xargs -P "$jobs" -L 1 env
 fi

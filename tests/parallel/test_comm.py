@@ -11,6 +11,7 @@ from asr_parallel.optim.flat import flatten
 from asr_parallel.optim.optimizer import make_optimizer
 from asr_parallel.parallel.comm import SoloComm, TorchComm
 from asr_parallel.parallel.model_average import ModelAverage
+from asr_parallel.parallel.simulated import simulate
 
 
 def small_net(seed):
@@ -61,6 +62,29 @@ def test_three_workers_reduce_gather_broadcast_and_agree_to_stop():
     assert results[0] == (mean, 2 * 8 * 2 // 3, gathered, 7.0, 6, False, True)
     for other in results[1:]:
         assert other == (mean, 2 * 8 * 2 // 3, [], 7.0, 6, False, True)
+
+
+def swapped(place):
+    comm = TorchComm(place, "gloo", 20.0)
+    found = swap_all(comm)
+    comm.close()
+    return found
+
+
+def swap_all(comm):
+    """Rank r sends to rank s a vector of r + 2 s values, all of them 10 r + s: none from 0 to itself."""
+    parts = [torch.full((comm.rank + 2 * to,), 10.0 * comm.rank + to) for to in range(comm.size)]
+    found = comm.swap(parts, [source + 2 * comm.rank for source in range(comm.size)])
+    same = comm.all_gather(torch.tensor([comm.rank, 5]))
+    return [part.tolist() for part in found], [part.tolist() for part in same]
+
+
+def test_swap_delivers_to_each_what_is_meant_for_it_on_every_transport():
+    by_gloo, simulated = together(swapped, size=3), {}
+    simulate(3, lambda comm: simulated.setdefault(comm.rank, swap_all(comm)) and 0)
+    for rank in range(3):
+        expected = [[10.0 * source + rank] * (source + 2 * rank) for source in range(3)]
+        assert by_gloo[rank] == simulated[rank] == (expected, [[0, 5], [1, 5], [2, 5]])
 
 
 def averaged(place, every, seeds, momentum, start_seeds):
