@@ -203,7 +203,7 @@ class PretrainConfig(VerbConfig):
     average_every: int = 100  # minibatches between averages
     lr_scale: Literal["workers", "sqrt", "none"] = "workers"  # rate x K, as in training
     threads: int = 0  # threads a worker; 0 means cores / workers
-    backend: Literal["auto", "gloo", "nccl", "simulated"] = "auto"  # auto: nccl on GPUs, else gloo
+    backend: Literal["auto", "gloo", "nccl", "mpi", "simulated"] = "auto"  # auto: nccl on GPUs, else gloo
     device: Literal["auto", "cpu", "cuda"] = "auto"
     timeout: float = 300.0  # seconds that an average may wait for the slowest worker
     seed: int = 0
@@ -231,6 +231,8 @@ class ModelConfig:
     network: str = "exp/fotaq/dnn"  # init network: a training of as many hidden layers or fewer; they are taken over
     add_layer_every: str = ""  # "N minibatches" or "N frames" (of one worker) in epoch 1 between added hidden layers
     batch_norm: bool = False  # normalise what enters the activation over the minibatch
+    bias: bool = True  # of linear layers
+    output_norm: bool = False  # normalise the logits over the minibatch, without gain and bias (IST's network)
     dropout: float = 0.0  # probability that an output of a hidden layer is dropped in training
     pnorm_group: int = 10  # pnorm: inputs of one unit; `width` counts units
     pnorm_p: float = 2.0  # pnorm: p
@@ -285,15 +287,33 @@ class ScheduleConfig:
 class StrategyConfig:
     """How workers work together."""
 
-    name: Literal["single", "gradient_average", "model_average", "block_momentum", "elastic_average"] = "single"
-    every: str = "10 minibatches"  # "N minibatches" or "N frames" (of one worker) between exchanges
+    name: Literal[
+        "single", "gradient_average", "model_average", "block_momentum", "elastic_average", "ensemble",
+        "ensemble_compression", "independent_subnets",
+    ] = "single"  # fmt: skip
+    every: str = "10 minibatches"  # "N minibatches", "N frames" (of one worker), "N s"; "A until SPAN, then B"
     lr_scale: Literal["auto", "workers", "sqrt", "none"] = "auto"  # rate x K, x sqrt(K), x 1; auto: as is usual
     topology: Literal["all", "ring", "hopping_ring", "butterfly"] = "all"  # model_average: who with whom
     block_momentum: float | None = None  # block_momentum: eta; 1 - 1/K by default
     block_lr: float = 1.0  # block_momentum: zeta
     block_nesterov: bool = False  # block_momentum: begin blocks where momentum will carry the model
     elasticity: float | None = None  # elastic_average: alpha; 0.9 / K by default
+    ensemble_mean: Literal["posteriors", "logits"] = "posteriors"  # ensembles: of which outputs the mean is taken
+    ensemble_by: Literal["gather", "ring"] = "gather"  # ensembles: K models on each worker, or one guest at a time
+    pseudo_weight: float = 1.0  # ensemble_compression: lambda, the weight of the pseudo labels' cross-entropy
+    pseudo_decay: float = 1.0  # ensemble_compression: lambda is multiplied by this at each exchange
+    pseudo_minibatches: int = 0  # ensemble_compression: p, minibatches after an exchange that have them; 0: all
+    pseudo_fraction: float = 1.0  # ensemble_compression: share of the frames of such a minibatch that are relabelled
+    pseudo_labels: Literal["soft", "hard"] = "soft"  # ensemble_compression: posteriors, or the best pdf alone
+    servers: Literal["central", "partitioned"] = "central"  # independent_subnets: who keeps the weights: rank 0, or all
+    subnet_scale: Literal["fan_in", "none"] = "fan_in"  # independent_subnets: hidden outputs x width / subnet's width
     optimizer_state: Literal["keep", "average", "reset"] = "keep"  # what becomes of momentum at an exchange
+    wire: Literal["fp32", "bf16", "int8"] = "fp32"  # what vectors are sent as; what is lost is made up for later
+    overlap: bool = False  # an exchange runs while the next minibatches train, and arrives at the next exchange
+    alone: str = ""  # "N minibatches", "N frames" or "N epochs" from the start in which rank 0 trains alone
+    first: Literal["mean", "best"] = "mean"  # what the first exchange takes: the mean, or the worker of least loss
+    max_gap: float | None = None  # a worker whose loss is more nats above the best's is left out; NaN always is
+    probe: int = 0  # dev frames on which each exchange is probed for `ledger.tsv`; 0 means none
 
 
 @dataclass(frozen=True)
@@ -320,7 +340,7 @@ class TrainConfig(VerbConfig):
     features: FeatureKind = "fbank"
     workers: int = 1  # processes; under torchrun, mpirun or Slurm the launcher's number
     threads: int = 0  # threads a worker; 0 means cores / workers
-    backend: Literal["auto", "gloo", "nccl", "simulated"] = "auto"  # auto: nccl on GPUs, else gloo
+    backend: Literal["auto", "gloo", "nccl", "mpi", "simulated"] = "auto"  # auto: nccl on GPUs, else gloo
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["fp32", "bf16"] = "fp32"
     batch: int = 256  # frames in a minibatch of one worker
@@ -371,6 +391,30 @@ class DecodeConfig(VerbConfig):
 
     def outputs(self) -> list[Path]:
         return [self.model / f"decode_{s}" / n for s in self.sets for n in ("lattices.npz", "decode.json")]
+
+
+@dataclass(frozen=True)
+class HypothesesConfig(VerbConfig):
+    """Take out of lattices the n best, minimum Bayes risk words with confidences, and a CTM with times."""
+
+    model: Path = Path("exp/fotaq/tri")  # model directory with decode_SET inside
+    data: Path = Path("data/fotaq")  # corpus directory, for the features that times are found with
+    lang: Path = Path("data/fotaq/lang")  # language directory, for the pronunciations of words
+    sets: list[str] = field(default_factory=lambda: ["test_joe", "test_new"])
+    lmwt: float = 0.0  # LM weight; 0 means what `score` has chosen, and its penalty
+    wip: float = 0.0  # word insertion penalty; used if `lmwt` is given
+    beam: float = 8.0  # paths that cost more than this above the best one are left out
+    nbest: int = 10  # hypotheses in `nbest.tsv`
+    mbr: bool = True  # words of minimum Bayes risk rather than those of the best path in `mbr.txt` and `ctm`
+    ctm: bool = True  # find times and write `ctm`
+    kaldi: bool = False  # write `lat.txt`, the lattices in Kaldi's text form
+
+    def inputs(self) -> list[Path]:
+        where = [self.model / f"decode_{s}" for s in self.sets]
+        return [w / "lattices.npz" for w in where] + ([] if self.lmwt else [w / "score.json" for w in where])
+
+    def outputs(self) -> list[Path]:
+        return [self.model / f"decode_{s}" / "hypotheses.json" for s in self.sets]
 
 
 @dataclass(frozen=True)

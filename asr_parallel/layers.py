@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,22 @@ from torch import Tensor, nn
 from asr_parallel.config import ModelConfig
 
 Activation = Callable[[Tensor], Tensor]
-ACTIVATIONS: dict[str, Activation] = {"sigmoid": torch.sigmoid_, "tanh": torch.tanh_, "relu": torch.relu_}
+ATEN = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """An activation that overwrites its input; ``backward`` overwrites derivatives, and is told the outputs."""
+
+    forward: Activation
+    backward: Callable[[Tensor, Tensor], object]
+
+
+IN_PLACE = {
+    "sigmoid": InPlace(torch.sigmoid_, lambda d, y: ATEN.sigmoid_backward.grad_input(d, y, grad_input=d)),
+    "tanh": InPlace(torch.tanh_, lambda d, y: ATEN.tanh_backward.grad_input(d, y, grad_input=d)),
+    "relu": InPlace(torch.relu_, lambda d, y: ATEN.threshold_backward.grad_input(d, y, 0, grad_input=d)),
+}
 GLOROT_GAIN = {"sigmoid": 4.0, "tanh": 1.0, "relu": 2.0**0.5, "pnorm": 1.0}  # sigmoid's slope at 0: a fourth of tanh's
 NORM_FLOOR = 2.0**-66  # of the mean square, as in Kaldi's NormalizeComponent
 
@@ -20,7 +36,7 @@ def make_activation(config: ModelConfig) -> Activation:
     """The hidden layers' function.  It may work in place: a linear layer needs no copy of what it gave."""
     if config.activation == "pnorm":
         return functools.partial(normalised_pnorm, group=config.pnorm_group, p=config.pnorm_p)
-    return ACTIVATIONS[config.activation]
+    return IN_PLACE[config.activation].forward
 
 
 def pnorm(x: Tensor, group: int, p: float) -> Tensor:
@@ -50,6 +66,8 @@ def init_nnet1(layers: list[nn.Linear], generator: torch.Generator) -> None:
     for i, layer in enumerate(layers):
         stddev = 3.5 * (2 / sum(layer.weight.shape)) ** 0.5 * ((1 / 12) ** 0.5 if i == 0 else 1.0)
         layer.weight.normal_(0.0, stddev, generator=generator)
+        if layer.bias is None:
+            continue
         if layer is layers[-1]:
             layer.bias.zero_()
         else:
@@ -63,4 +81,5 @@ def init_glorot(layers: list[nn.Linear], generator: torch.Generator, hidden_gain
         gain = 1.0 if layer is layers[-1] else hidden_gain
         limit = gain * (6 / sum(layer.weight.shape)) ** 0.5
         layer.weight.uniform_(-limit, limit, generator=generator)
-        layer.bias.zero_()
+        if layer.bias is not None:
+            layer.bias.zero_()

@@ -15,13 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asr_parallel.config import FeatureKind, ModelConfig
+from asr_parallel.ensemble import Ensemble
 from asr_parallel.files import atomic
-from asr_parallel.layers import GLOROT_GAIN, init_glorot, init_nnet1, make_activation
+from asr_parallel.layers import GLOROT_GAIN, IN_PLACE, init_glorot, init_nnet1, make_activation
 from asr_parallel.log import UserError
+from asr_parallel.optim.linear import Linear, chain
 from asr_parallel.pretrain.dbn import load_dbn
 
-FORMAT = 1  # of final.pt
-ALIKE = ("width", "activation", "context", "batch_norm", "pnorm_group", "pnorm_p")  # of networks with the same layers
+FORMAT, ENSEMBLE_FORMAT = 1, 2  # of final.pt: one network, several
+# of networks with the same hidden layers
+ALIKE = ("width", "activation", "context", "batch_norm", "bias", "pnorm_group", "pnorm_p")
 
 
 class Dnn(nn.Module):
@@ -36,12 +39,18 @@ class Dnn(nn.Module):
         self.config, self.input_dim, self.num_pdfs, self.depth = config, input_dim, num_pdfs, config.layers
         wide = config.width * (config.pnorm_group if config.activation == "pnorm" else 1)
         sizes = [(input_dim, wide), *[(config.width, wide)] * (config.layers - 1), (config.width, num_pdfs)]
-        self.layers = nn.ModuleList(nn.Linear(*size) for size in sizes)
+        self.gain = 1.0  # of hidden outputs: in a subnet, whose units stand for more of them (IST)
+        self.layers = nn.ModuleList(nn.Linear(*size, bias=config.bias) for size in sizes)
         self.norms = nn.ModuleList(nn.BatchNorm1d(wide) for _ in range(config.layers if config.batch_norm else 0))
         self.activation = make_activation(config)
+        plain = not (config.batch_norm or config.output_norm or config.dropout)
+        self.between = IN_PLACE.get(config.activation) if plain else None  # if that is all between two linear layers
+        self.output_norm = nn.BatchNorm1d(num_pdfs, affine=False) if config.output_norm else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         *hidden, output = self.layers
+        if self.between and self.gain == 1 and torch.is_grad_enabled() and isinstance(output, Linear):
+            return chain(x, cast(list[Linear], [*hidden[: self.depth], output]), self.between)
         for i, layer in enumerate(hidden[: self.depth]):
             x = layer(x)
             if self.config.batch_norm:
@@ -49,7 +58,16 @@ class Dnn(nn.Module):
             x = self.activation(x)
             if self.config.dropout:
                 x = F.dropout(x, self.config.dropout, self.training)
-        return output(x)
+            if self.gain != 1:
+                x = x * self.gain
+        return self.output_norm(output(x))
+
+    def keep_no_statistics(self) -> None:
+        """Let batch norm be by the statistics of the minibatch always, and keep no others."""
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm1d):
+                module.track_running_stats = False
+                module.running_mean = module.running_var = module.num_batches_tracked = None
 
 
 def make_model(config: ModelConfig, input_dim: int, num_pdfs: int, seed: int) -> Dnn:
@@ -67,7 +85,7 @@ def make_model(config: ModelConfig, input_dim: int, num_pdfs: int, seed: int) ->
     if config.init == "dbn":
         load_dbn(config.dbn).start(model)
     elif config.init == "network":
-        start_from(model, load_predictor(Path(config.network)).model)
+        start_from(model, load_network(Path(config.network)))
     return model
 
 
@@ -80,6 +98,8 @@ def check(config: ModelConfig) -> None:
         )
     if config.init == "dbn" and config.batch_norm:
         raise UserError("--model.init dbn: RBMs know no batch norm; leave out --model.batch_norm")
+    if config.init == "dbn" and not config.bias:
+        raise UserError("--model.init dbn: RBMs have biases; leave out --model.no_bias")
     if config.layers < 1:
         raise UserError(f"--model.layers {config.layers}: give at least 1")
     if not 0 <= config.dropout < 1:
@@ -118,7 +138,7 @@ class Predictor:
 
     features: FeatureKind
     context: int
-    model: Dnn
+    model: Dnn | Ensemble
     log_priors: np.ndarray
 
     @torch.inference_mode()
@@ -141,17 +161,20 @@ def log_priors(counts: np.ndarray) -> np.ndarray:
     return np.log(floored / floored.sum()).astype(np.float32)
 
 
-def save_model(path: Path, model: Dnn, features: FeatureKind, counts: np.ndarray) -> None:
+def save_model(path: Path, model: Dnn | Ensemble, features: FeatureKind, counts: np.ndarray) -> None:
     """Write ``final.pt``: tensors and plain values alone, atomically.  ``counts`` [num_pdfs] are training frames."""
+    members = cast(list[Dnn], list(model.members)) if isinstance(model, Ensemble) else [model]
     value: dict[str, Any] = {
         "format": FORMAT,
-        "model": dataclasses.asdict(model.config),
+        "model": dataclasses.asdict(members[0].config),
         "input_dim": model.input_dim,
         "num_pdfs": model.num_pdfs,
         "features": features,
         "counts": torch.from_numpy(np.asarray(counts, np.int64)),
         "state": {name: value.detach().cpu().clone() for name, value in model.state_dict().items()},
     }
+    if isinstance(model, Ensemble):
+        value |= {"format": ENSEMBLE_FORMAT, "members": len(members), "mean": model.mean}
     with atomic(path) as temporary:
         torch.save(value, temporary)
 
@@ -165,15 +188,25 @@ def load_predictor(model_dir: Path) -> Predictor:
         raise UserError(f"{path} is missing: train the network first (verb `train`)") from None
     except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is damaged ({str(error).splitlines()[0]}): train again") from None
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise UserError(f"{path} is not a model of format {FORMAT}: train again with this version")
+    if not isinstance(value, dict) or value.get("format") not in (FORMAT, ENSEMBLE_FORMAT):
+        formats = f"{FORMAT} or {ENSEMBLE_FORMAT}"
+        raise UserError(f"{path} is not a model of format {formats}: train again with this version")
     try:
         config = ModelConfig(**value["model"])  # options that an older file lacks are at their defaults
     except TypeError as error:
         raise UserError(f"{path} has an option that is not known here ({error}): it is of a newer version") from None
-    model = Dnn(config, value["input_dim"], value["num_pdfs"])
+    networks = [Dnn(config, value["input_dim"], value["num_pdfs"]) for _ in range(value.get("members", 1))]
+    model = Ensemble(networks, value["mean"]) if value["format"] == ENSEMBLE_FORMAT else networks[0]
     model.load_state_dict(value["state"])
     counts = value["counts"].numpy()
     if len(counts) != model.num_pdfs:
         raise UserError(f"{path}: {len(counts)} prior counts for {model.num_pdfs} pdfs: train again")
-    return Predictor(value["features"], model.config.context, model.eval(), log_priors(counts))
+    return Predictor(value["features"], config.context, model.eval(), log_priors(counts))
+
+
+def load_network(model_dir: Path) -> Dnn:
+    """The one network in ``model_dir``.  Raises ``UserError`` if there are several."""
+    model = load_predictor(model_dir).model
+    if isinstance(model, Ensemble):
+        raise UserError(f"{model_dir} is an ensemble, not one network: give one of its models, {model_dir}/local_0")
+    return model

@@ -33,21 +33,26 @@ from asr_parallel.data.frames import FrameSource
 DIM, CONTEXT, BATCH, PDFS, UTT_FRAMES = 40, 5, 1024, 1000, 600
 
 
-def sparse_set(directory: Path, hours: float, name: str = "big") -> tuple[FeatureSet, Labels]:
-    """A set of ``hours`` whose frames are a hole in a file."""
+def sparse_set(directory: Path, hours: float, name: str = "big", noise: bool = False) -> tuple[FeatureSet, Labels]:
+    """A set of ``hours`` whose frames are a hole in a file, all zeros; or ``noise``, with labels that are noise too."""
     utts = [f"s{i % 500:03d}-{i:07d}" for i in range(max(1, int(hours * 360_000) // UTT_FRAMES))]
     speakers = [u[:4] for u in utts]
     offsets = np.arange(len(utts) + 1, dtype=np.int64) * UTT_FRAMES
     (directory / name).mkdir()
+    rng = np.random.default_rng(0)
     with open(store_path(directory, name, "fbank"), "wb") as f:
         f.write(header(np.dtype("<f4"), DIM, int(offsets[-1])))
+        if noise:
+            f.seek(HEADER_BYTES)
+            f.write(rng.standard_normal((int(offsets[-1]), DIM), np.float32).tobytes())
         f.truncate(HEADER_BYTES + int(offsets[-1]) * DIM * 4)
     names = sorted(set(speakers))
     ones = np.ones((len(names), DIM), np.float32)
     Cmvn(names, ones, ones).save(cmvn_path(directory, name, "fbank"))
     durations = np.full(len(utts), UTT_FRAMES / 100)
     Index(utts, speakers, [""] * len(utts), offsets, durations, "").save(index_path(directory, name, "fbank"))
-    labels = Labels(utts, offsets, np.zeros(int(offsets[-1]), np.int32))
+    pdfs = rng.integers(PDFS, size=int(offsets[-1]), dtype=np.int32) if noise else np.zeros(int(offsets[-1]), np.int32)
+    labels = Labels(utts, offsets, pdfs)
     return FeatureSet.open(directory, name, "fbank"), labels
 
 

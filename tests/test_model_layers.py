@@ -14,7 +14,7 @@ from asr_parallel.layers import normalise, normalised_pnorm, pnorm
 from asr_parallel.log import UserError
 from asr_parallel.model import load_predictor, make_model, num_parameters, save_model
 from asr_parallel.optim.flat import flatten
-from asr_parallel.optim.ngsgd import NgLinear
+from asr_parallel.optim.ngsgd import LayerFactors
 from asr_parallel.optim.optimizer import make_optimizer
 
 PNORM = ModelConfig(2, 6, "pnorm", context=1, pnorm_group=3)
@@ -176,7 +176,7 @@ def test_every_optimiser_trains_it(config, name):
     assert nn.functional.cross_entropy(model.eval()(x), y) < 0.85  # log 3 = 1.1 without learning
     assert list(model.state_dict()) == names
     if name == "ngsgd":
-        assert all(isinstance(layer, NgLinear) for layer in model.layers)
+        assert all(isinstance(layer.rule, LayerFactors) for layer in model.layers)
 
 
 def test_ngsgd_leaves_the_gradients_of_batch_norm_as_they_are():

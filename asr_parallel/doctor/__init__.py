@@ -21,6 +21,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     software.check_audio,
     software.check_two_processes,
     software.check_mpi,
+    software.check_interfaces,
     machine.check_cores,
     machine.check_memory,
     machine.check_disk,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from asr_parallel.doctor.check import SECONDS, Check, probe, probed
+from asr_parallel.log import UserError
 
 
 def check_python() -> Check:
@@ -142,10 +145,43 @@ def check_two_processes() -> Check:
 
 
 def check_mpi() -> Check:
-    """Optional: only needed to start workers with mpirun."""
-    ok, text = probe("import mpi4py; from mpi4py import MPI; print('mpi4py', mpi4py.__version__)", 60)
-    launcher = shutil.which("mpirun") or shutil.which("mpirun", path=str(Path(sys.executable).parent))
-    if ok and launcher:
-        return Check("mpi", "ok", f"{text}, mpirun found")
-    seen = text if not ok else "mpi4py without mpirun"
-    return Check("mpi", "warn", f"optional: {seen}", "only for mpirun: pip install 'asr_parallel[mpi]'")
+    """Optional, for ``--backend mpi``: two real processes under mpirun."""
+    code = "from mpi4py import MPI; print(MPI.COMM_WORLD.size, MPI.Get_library_version().split(',')[0])"
+    ok, text = probe(code, 60)
+    here = str(Path(sys.executable).parent)
+    launcher = shutil.which("mpirun", path=here + os.pathsep + os.environ.get("PATH", ""))
+    if not ok or not launcher:
+        seen = text if not ok else "mpi4py without mpirun"
+        return Check("mpi", "warn", f"optional: {seen}", "only for --backend mpi: pip install 'asr_parallel[mpi]'")
+    environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    environment |= {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+    command = [launcher, "-n", "2", sys.executable, "-c", code]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return Check("mpi", "warn", f"optional: no answer from {launcher} within {SECONDS} s", MPI_MEND)
+    words = done.stdout.split("\n")[0]
+    if done.returncode or not words.startswith("2 "):
+        last = (done.stderr or done.stdout).strip().splitlines()
+        return Check("mpi", "warn", f"optional: {launcher}: {words or (last[-1] if last else 'no word')}", MPI_MEND)
+    return Check("mpi", "ok", f"two processes under mpirun, {words[2:].splitlines()[0]}")
+
+
+MPI_MEND = (
+    "only for --backend mpi: use the mpirun of the library that mpi4py loads (otherwise each process is alone and says "
+    "1 here); mpi4py takes the one that MPI4PY_LIBMPI names"
+)
+
+
+def check_interfaces() -> Check:
+    """What gloo and NCCL were told to use is there."""
+    from asr_parallel.parallel import network
+
+    try:
+        for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            network.check_interfaces(variable)
+    except UserError as error:
+        return Check("interfaces", "fail", str(error), "unset it: the interface that leads to rank 0 is then chosen")
+    names = [name for _, name in socket.if_nameindex()]
+    seen = ", ".join(f"{name} {network.address_of(name)}" for name in names if network.address_of(name))
+    return Check("interfaces", "ok", seen or "none has an IPv4 address")

@@ -2,19 +2,19 @@
 
 Kaldi's nnet2 ``AffineComponentPreconditionedOnline``, as a backward pass: where a linear layer's gradient
 ``D^T [X, 1]`` is formed, from its inputs X and the derivatives D with respect to its outputs, both sides go
-through a natural-gradient factor of their own first.  What lands in ``weight.grad`` and ``bias.grad`` is the
-preconditioned gradient; derivatives passed on to the layer below are untouched.  ``docs/ngsgd.md`` explains it.
+through a natural-gradient factor of their own first (``linear.Rule``); derivatives passed on to the layer below are
+untouched.  ``docs/ngsgd.md`` explains it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from asr_parallel.optim.linear import Linear, own_linears
 from asr_parallel.optim.natural_gradient import FactorOptions, OnlineNaturalGradient, Variant
 from asr_parallel.optim.optimizer import Optimizer
 
@@ -77,7 +77,7 @@ class Scratch:
 
 
 class LayerFactors:
-    """The two factors of a linear layer, and the preconditioned gradient they make.
+    """The two factors of a linear layer: the ``Rule`` that preconditions its gradient.
 
     ``lr`` must hold the learning rate of the coming step before its ``backward``: the bound on the change needs it.
     """
@@ -92,21 +92,20 @@ class LayerFactors:
         self.limited = torch.zeros((), device=device)  # of them, those that max_change_per_sample shortened
         self.scratch = scratch or Scratch()
 
-    def gradient(self, x: Tensor, deriv: Tensor, has_bias: bool) -> tuple[Tensor, Tensor | None]:
-        """Preconditioned gradients of weight [out, in] and bias [out].
+    def sides(self, x: Tensor, deriv: Tensor, has_bias: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Preconditioned sides of the weight's gradient, and the bias' gradient; see ``Rule``.
 
-        ``x`` [N, in] are the layer's inputs, ``deriv`` [N, out] the derivatives of the loss with respect to its
-        outputs, each already divided by N if the loss is a mean.
+        ``deriv`` is already divided by N if the loss is a mean.
         """
         n, dim = x.shape
+        dtype = deriv.dtype
         x_hat, gamma_in, x_norm = self.input.precondition_rows(self.scratch.copy("input", x, has_bias))
         unit = float(n) if self.options.reduction == "mean" else 1.0
         d_hat, gamma_out, d_norm = self.output.precondition_rows(self.scratch.copy("output", deriv), unit)
         scale = gamma_in * gamma_out
-        scale = scale * self._shorten(scale * (x_norm @ d_norm), n, unit)
-        product = d_hat.to(deriv.dtype).T @ x_hat[:, :dim].to(deriv.dtype)
-        bias = (x_hat[:, dim].contiguous() @ d_hat).mul_(scale) if has_bias else None
-        return product.mul_(scale), bias
+        d_hat.mul_(scale * self._shorten(scale * (x_norm @ d_norm), n, unit))
+        bias = x_hat[:, dim].contiguous() @ d_hat if has_bias else None
+        return x_hat[:, :dim].to(dtype), d_hat.to(dtype), bias
 
     def _shorten(self, norms: Tensor, n: int, unit: float) -> Tensor:
         """Factor that bounds the change of a minibatch: sum_i lr |x_i| |d_i| <= max_change_per_sample N.
@@ -125,72 +124,38 @@ class LayerFactors:
         return factor
 
 
-class _NgLinear(torch.autograd.Function):
-    """``x W^T + b``, with the gradient of W and b preconditioned."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, factors: LayerFactors) -> Tensor:
-        device = x.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-        x_cast, weight_cast = x.to(dtype), weight.to(dtype)
-        ctx.save_for_backward(x_cast, weight_cast)
-        ctx.factors, ctx.has_bias, ctx.x_dtype, ctx.weight_dtype = factors, bias is not None, x.dtype, weight.dtype
-        return F.linear(x_cast, weight_cast, bias if bias is None else bias.to(dtype))
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, deriv: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        below = (deriv @ weight).to(ctx.x_dtype) if ctx.needs_input_grad[0] else None
-        if not ctx.needs_input_grad[1]:
-            return below, None, None, None
-        grad, bias = ctx.factors.gradient(x.flatten(0, -2), deriv.flatten(0, -2), ctx.has_bias)
-        return below, grad.to(ctx.weight_dtype), bias if bias is None else bias.to(ctx.weight_dtype), None
-
-
-class NgLinear(nn.Linear):
-    """``nn.Linear`` whose backward pass leaves preconditioned gradients; the same parameters and names."""
-
-    def __init__(self, layer: nn.Linear, options: NgOptions, scratch: Scratch | None = None):
-        nn.Module.__init__(self)
-        self.in_features, self.out_features = layer.in_features, layer.out_features
-        self.weight = layer.weight
-        self.register_parameter("bias", layer.bias)
-        self.factors = LayerFactors(layer, options, scratch)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not torch.is_grad_enabled() or not self.weight.requires_grad:
-            return super().forward(x)
-        return cast(Tensor, _NgLinear.apply(x, self.weight, self.bias, self.factors))
-
-
 def precondition_linears(module: nn.Module, options: NgOptions) -> dict[str, LayerFactors]:
-    """Replace every ``nn.Linear`` inside ``module`` by an ``NgLinear`` with its parameters; give their factors.
+    """Make the linear layers inside ``module`` leave preconditioned gradients; give their factors by name.
 
-    Parameters stay the same objects, so a flat buffer made before stays valid.  Raises ``ValueError`` if there
-    is no linear layer inside.
+    Raises ``ValueError`` if there is none.
     """
-    found = {name: layer for name, layer in module.named_modules() if isinstance(layer, nn.Linear) and name}
-    if not found:
+    layers = own_linears(module)
+    if not layers:
         raise ValueError(f"{type(module).__name__} holds no linear layer to precondition")
+    return _precondition(layers, options)
+
+
+def _precondition(layers: dict[str, Linear], options: NgOptions) -> dict[str, LayerFactors]:
     scratch = Scratch()
-    layers = {name: NgLinear(layer, options, scratch) for name, layer in found.items()}
+    factors = {name: LayerFactors(layer, options, scratch) for name, layer in layers.items()}
     for name, layer in layers.items():
-        parent, _, child = name.rpartition(".")
-        module.get_submodule(parent).register_module(child, layer)
-    return {name: layer.factors for name, layer in layers.items()}
+        layer.rule = factors[name]
+    return factors
 
 
 class NgSgd(Optimizer):
     """Natural-gradient SGD: ``w <- w - lr g`` with preconditioned g.  No momentum, as in Kaldi.
 
-    The factors belong to this worker: a strategy neither averages nor resets them.
+    The factors belong to this worker: a strategy neither averages nor resets them.  Raises ``ValueError`` if there is
+    no linear layer inside ``module``.
     """
 
     def __init__(self, module: nn.Module, options: NgOptions | None = None):
         super().__init__(module)
         self.options = options or NgOptions()
-        self.layers = precondition_linears(module, self.options)
+        if not self.linears:
+            raise ValueError(f"{type(module).__name__} holds no linear layer to precondition")
+        self.layers = _precondition(self.linears, self.options)
         sides = [(f"{name}.{side}", getattr(layer, side)) for name, layer in self.layers.items() for side in SIDES]
         self.factors: dict[str, OnlineNaturalGradient] = dict(sides)
 
@@ -199,8 +164,9 @@ class NgSgd(Optimizer):
             layer.lr = lr
         super().step(loss, lr)
 
-    def update(self, lr: float) -> None:
-        self.flat.values.add_(self.flat.grads, alpha=-lr)
+    @property
+    def additive(self) -> bool:
+        return True
 
     def new_epoch(self) -> None:
         """Su & Chen's code forgot its factors at each epoch, Kaldi's keeps them."""

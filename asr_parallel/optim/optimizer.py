@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from asr_parallel.config import OptimConfig
 from asr_parallel.log import UserError, logger
 from asr_parallel.optim.flat import Flat, flatten
+from asr_parallel.optim.linear import Sink, own_linears
 from asr_parallel.optim.regularisation import Regularisation
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LOG = logger(__name__)
 
 
-class Optimizer(ABC):
+class Optimizer:
     """Minimises the mean loss of a minibatch over the parameters of ``module``, which becomes flat.
 
     A step clips the gradient, adds decay to it (or, if ``decoupled``, takes the decay from the parameters), moves
@@ -32,18 +32,46 @@ class Optimizer(ABC):
     regularisation = Regularisation()
 
     def __init__(self, module: nn.Module):
-        self.parameters = list(module.parameters())
         values = flatten(module)
+        self.parameters = list(module.parameters())
         self.flat = Flat(values, torch.zeros_like(values))
+        self.linears = own_linears(module)
         self.on_gradient: Callable[[Tensor], None] | None = None  # may replace the gradient before anything else does
+        pieces = self.flat.grads.split([p.numel() for p in self.parameters])
+        grads = {p: piece.view(p.shape) for p, piece in zip(self.parameters, pieces)}
+        for layer in self.linears.values():
+            own = list(layer.parameters())  # weight, then bias
+            layer.sink = Sink([p.data for p in own], [grads.pop(p) for p in own])
+        self.others = list(grads.items())
+
+    @property
+    def additive(self) -> bool:
+        """Whether a step is no more than ``w <- w - lr g``, so that nothing else is needed of the gradient."""
+        return False
 
     def step(self, loss: Tensor, lr: float) -> None:
         """Take the gradient of ``loss`` (a mean over frames) and move the parameters once, with rate ``lr``."""
-        for p in self.parameters:
+        at_once = self.additive and self.on_gradient is None and self.regularisation.leaves_gradients
+        sinks = [layer.sink for layer in self.linears.values() if layer.sink]
+        for sink in sinks:
+            sink.begin(lr if at_once else None)
+        for p, _ in self.others:
             p.grad = None  # then autograd gives us its own tensors, and neither clears nor adds
         loss.backward()
-        pieces = (torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters)
-        torch.cat([piece.reshape(-1) for piece in pieces], out=self.flat.grads)
+        if at_once:
+            for p, _ in self.others:
+                if p.grad is not None:
+                    p.data.add_(p.grad, alpha=-lr)
+        else:
+            for sink in sinks:
+                sink.end()
+            for p, grad in self.others:
+                grad.zero_() if p.grad is None else grad.copy_(p.grad)
+            self._move(lr)
+        self.regularisation.shorten_rows(self.parameters)
+
+    def _move(self, lr: float) -> None:
+        """Regularise the gradient that is there, then follow it."""
         if self.on_gradient is not None:
             self.on_gradient(self.flat.grads)
         regularisation, values = self.regularisation, self.flat.values
@@ -53,13 +81,12 @@ class Optimizer(ABC):
         else:
             regularisation.add_decay(self.flat.grads, values, 1.0)
         self.update(lr)
-        regularisation.shorten_rows(self.parameters)
 
-    @abstractmethod
     def update(self, lr: float) -> None:
         """Move the parameters by the gradient that is there."""
+        self.flat.values.add_(self.flat.grads, alpha=-lr)
 
-    def new_epoch(self) -> None:  # noqa: B027
+    def new_epoch(self) -> None:
         """Told before each epoch."""
 
     def state(self) -> dict[str, Tensor]:
@@ -70,6 +97,10 @@ class Optimizer(ABC):
         """Take back what ``state`` gave."""
         for name, value in self.state().items():
             value.copy_(state[name])
+
+    def begin_anew(self) -> None:
+        """Forget everything, as before the first step."""
+        self.restore({name: torch.zeros_like(value) for name, value in self.state().items()})
 
     def shared(self) -> dict[str, Tensor]:
         """The part of the state that a strategy may average or reset at an exchange: views of the same shape on

@@ -18,6 +18,11 @@ class Regularisation:
     clip: float = 0.0
     max_norm: float = 0.0
 
+    @property
+    def leaves_gradients(self) -> bool:
+        """Whether neither clipping nor decay is on."""
+        return not (self.l1 or self.l2 or self.clip)
+
     def clip_gradient(self, grads: Tensor) -> None:
         """Shorten the gradient, as one vector, to a length of ``clip``; ``nan`` stays to be noticed."""
         if self.clip:

@@ -20,6 +20,10 @@ class Sgd(Optimizer):
         self.momentum, self.nesterov = momentum, nesterov
         self.velocity = torch.zeros_like(self.flat.values) if momentum else None
 
+    @property
+    def additive(self) -> bool:
+        return self.velocity is None
+
     def update(self, lr: float) -> None:
         direction = self.flat.grads
         if self.velocity is not None:

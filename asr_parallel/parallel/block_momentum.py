@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from asr_parallel.log import UserError
 from asr_parallel.optim.flat import flatten
+from asr_parallel.parallel.averaging import Averaging
 from asr_parallel.parallel.comm import Comm
-from asr_parallel.parallel.strategy import Periodic
 
 
-class BlockMomentum(Periodic):
+class BlockMomentum(Averaging):
     def check(self, workers: int) -> None:
         eta, zeta = self.config.block_momentum, self.config.block_lr
         if eta is not None and not 0 <= eta < 1:
@@ -36,21 +36,14 @@ class BlockMomentum(Periodic):
         eta = self.config.block_momentum
         self.eta = 1 - 1 / comm.size if eta is None else eta
         self.lr_scale = self.scale(comm.size, "none" if self.eta else "workers")
-        self.values = flatten(model)
-        comm.broadcast(self.values)
+        self.begin(model, comm)
         self.kept = copy.deepcopy(model)
         self.whole = flatten(self.kept)  # W
         self.begun = self.values.clone()  # W_s
         self.delta = torch.zeros_like(self.values)
         return model
 
-    def share(self, comm: Comm) -> int:
-        mean = self.values.clone()
-        sent = comm.all_reduce_mean(mean)
-        self._update(mean)
-        return sent
-
-    def _update(self, mean: Tensor) -> None:
+    def target(self, mean: Tensor) -> Tensor:
         if self.eta == 0 and self.config.block_lr == 1:  # W + (W' - W), but to the bit
             self.whole.copy_(mean)
         else:
@@ -59,15 +52,16 @@ class BlockMomentum(Periodic):
         self.begun.copy_(self.whole)
         if self.config.block_nesterov:
             self.begun.add_(self.delta, alpha=self.eta)
-        self.values.copy_(self.begun)
+        return self.begun
 
     def consensus(self) -> nn.Module:
         return self.kept
 
     def state(self) -> dict[str, Tensor]:
-        return {"begun": self.begun, "delta": self.delta}
+        return super().state() | {"begun": self.begun, "delta": self.delta}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         self.begun.copy_(state["begun"])
         self.delta.copy_(state["delta"])
         self.values.copy_(self.begun)
+        super().restore(state)  # overlapped, a worker has gone on from there

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from asr_parallel.log import UserError
+from asr_parallel.parallel.background import in_thread
 from asr_parallel.parallel.place import Place
 
 
@@ -26,6 +28,9 @@ class Comm(ABC):
 
     ``stopping`` turns true on all workers at the same ``meet`` after any of them was asked to stop, so that
     they leave at the same step.  Collective operations raise ``UserError`` that names the missing rank.
+
+    A new transport gives ``rank``, ``size`` and the abstract operations; ``pass_on`` and ``all_gather`` are made of
+    ``swap``.  It may give ``in_background``; without it exchanges are right, but hide no time.
     """
 
     rank: int
@@ -78,8 +83,21 @@ class Comm(ABC):
         The first dimension may differ from worker to worker.
         """
 
+    def in_background(self, work: Callable[[Comm], int]) -> Callable[[], int]:
+        """Begin ``work``, which talks through the ``Comm`` it is given; the result waits for its end and gives what it
+        gave.  All workers call this at the same step, and one such work is under way at a time.
+
+        Here the work is done at once.  Where it runs beside what follows, its line to the others is one of its own.
+        """
+        given = work(self)
+        return lambda: given
+
     def close(self) -> None:  # noqa: B027
         """Leave the others."""
+
+    def abandon(self) -> None:
+        """Leave after a failure; the others must not wait for this worker."""
+        self.close()
 
 
 class SoloComm(Comm):
@@ -119,19 +137,25 @@ class TorchComm(Comm):
     def __init__(self, place: Place, backend: str, timeout: float):
         super().__init__()
         self.rank, self.size, self.timeout = place.rank, place.size, timeout
-        self.begun = 0
+        self.begun, self.name = 0, "begun"
+        self.store: Any = None
         deadline = datetime.timedelta(seconds=timeout)
         try:
-            store = dist.TCPStore(
-                place.host, place.port, place.size, place.rank == 0 and not place.store_is_there, deadline
-            )
+            serve = place.rank == 0 and not place.store_is_there
+            store = dist.TCPStore(place.host, place.port, place.size, serve, deadline, wait_for_workers=False)
             self.store = dist.PrefixStore(place.run, store)
+            self.store.set(f"begun/{self.rank}", "0")
+            self.store.wait([f"begun/{rank}" for rank in range(self.size)], deadline)
             dist.init_process_group(backend, store=self.store, rank=place.rank, world_size=place.size, timeout=deadline)
         except (RuntimeError, dist.DistError) as error:
             raise UserError(
                 f"rank {place.rank} of {place.size} did not find the others at {place.host}:{place.port} within "
-                f"{timeout:g} s ({_first_line(error)}): check that all workers were started and the port is free"
+                f"{timeout:g} s: {self._missing() if self.store else 'rank 0 is not there'} ({_first_line(error)}). "
+                "Check that all workers were started and can reach that address"
             ) from None
+        self.backend = backend
+        self.twin: TorchComm | None = None  # for what runs in the background
+        self.large: Any = None  # the group of vectors; None is the one of all
         self.small: Any = dist.new_group(backend="gloo", timeout=deadline) if backend != "gloo" else None
 
     def meet(self) -> None:
@@ -142,23 +166,25 @@ class TorchComm(Comm):
 
     def all_reduce_mean(self, flat: Tensor) -> int:
         with self._together("averaging"):
-            dist.all_reduce(flat, dist.ReduceOp.SUM)  # AVG is missing or wrong for some types and backends
+            dist.all_reduce(flat, dist.ReduceOp.SUM, group=self.large)  # not every type and backend has AVG
             flat.div_(self.size)
             if flat.is_cuda:
-                torch.cuda.synchronize(flat.device)
+                torch.cuda.current_stream(flat.device).synchronize()
         return 2 * flat.nbytes * (self.size - 1) // self.size  # of a ring
 
     def swap(self, parts: list[Tensor], sizes: list[int]) -> list[Tensor]:
         own = parts[self.rank]
         received = [own.clone() if rank == self.rank else own.new_empty(size) for rank, size in enumerate(sizes)]
         others = [rank for rank in range(self.size) if rank != self.rank]
-        operations = [dist.P2POp(dist.isend, parts[rank].contiguous(), rank) for rank in others if len(parts[rank])]
-        operations += [dist.P2POp(dist.irecv, received[rank], rank) for rank in others if sizes[rank]]
+        operations = [
+            dist.P2POp(dist.isend, parts[rank].contiguous(), rank, self.large) for rank in others if len(parts[rank])
+        ]
+        operations += [dist.P2POp(dist.irecv, received[rank], rank, self.large) for rank in others if sizes[rank]]
         with self._together("swapping"):
             for work in dist.batch_isend_irecv(operations) if operations else []:
                 work.wait()
             if own.is_cuda:
-                torch.cuda.synchronize(own.device)
+                torch.cuda.current_stream(own.device).synchronize()
         return received
 
     def sum(self, values: Tensor) -> Tensor:
@@ -169,7 +195,7 @@ class TorchComm(Comm):
 
     def broadcast(self, tensor: Tensor) -> None:
         with self._together("a broadcast"):
-            dist.broadcast(tensor, 0, group=None if tensor.is_cuda else self.small)
+            dist.broadcast(tensor, 0, group=self.large if tensor.is_cuda else self.small)
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         tensor = tensor.detach().cpu().contiguous()
@@ -183,6 +209,20 @@ class TorchComm(Comm):
             dist.gather(padded, parts, 0, group=self.small)
         return [part[:n] for part, n in zip(parts or [], rows.tolist())]
 
+    def in_background(self, work: Callable[[Comm], int]) -> Callable[[], int]:
+        if self.twin is None:
+            self.twin = self._make_twin()
+        return in_thread(work, self.twin)
+
+    def _make_twin(self) -> TorchComm:
+        """The same workers over groups of their own; all workers make theirs at the same step."""
+        deadline = datetime.timedelta(seconds=self.timeout)
+        twin = copy.copy(self)
+        twin.begun, twin.name = 0, "begun_aside"
+        twin.large = dist.new_group(backend=self.backend, timeout=deadline)
+        twin.small = dist.new_group(backend="gloo", timeout=deadline) if self.backend != "gloo" else twin.large
+        return twin
+
     def close(self) -> None:
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group()
@@ -192,7 +232,7 @@ class TorchComm(Comm):
         self.begun += 1
         start = time.monotonic()
         try:
-            self.store.set(f"begun/{self.rank}", str(self.begun))
+            self.store.set(f"{self.name}/{self.rank}", str(self.begun))
             yield
         except (RuntimeError, dist.DistError) as error:
             raise UserError(
@@ -205,7 +245,7 @@ class TorchComm(Comm):
         late = []
         try:
             for rank in range(self.size):
-                key = f"begun/{rank}"
+                key = f"{self.name}/{rank}"
                 if rank != self.rank and (not self.store.check([key]) or int(self.store.get(key)) < self.begun):
                     late.append(str(rank))
         except (RuntimeError, dist.DistError):

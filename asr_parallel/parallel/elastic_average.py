@@ -4,7 +4,8 @@ Workers keep models of their own.  At an exchange each is drawn to a common cent
 
     a_k = alpha (w_k - c) ,        w_k <- w_k - a_k ,        c <- c + sum_k a_k .
 
-The centre is validated and kept.  ``alpha`` is 0.9 / K by default, the paper's beta / K.  The centre is the same on
+The centre is validated and kept, and a worker that is left
+out (``choice.py``) goes on from it.  ``alpha`` is 0.9 / K by default, the paper's beta / K.  The centre is the same on
 every worker, made of the same sum.
 """
 
@@ -36,23 +37,29 @@ class ElasticAverage(Periodic):
         comm.broadcast(self.values)
         self.middle = copy.deepcopy(model)
         self.centre = flatten(self.middle)
+        self.wire.start(self.values, comm)
         return model
 
     def share(self, comm: Comm) -> int:
         pull = self.values - self.centre
-        total = pull.clone()
-        sent = comm.all_reduce_mean(total)
+        mean = pull.clone()
+        taken = self.choose(comm, self.values)
+        sent = self.wire.mean(comm, mean, taken)
         if not self.alone:
-            self.values.sub_(pull, alpha=self.alpha)
-            self.centre.add_(total, alpha=self.alpha * comm.size)
+            self.centre.add_(mean, alpha=self.alpha * (comm.size if taken is None else len(taken)))
+            if taken is None or comm.rank in taken:
+                self.values.sub_(pull, alpha=self.alpha)
+            else:
+                self.values.copy_(self.centre)
         return sent
 
     def consensus(self) -> nn.Module:
         return self.model if self.alone else self.middle
 
     def state(self) -> dict[str, Tensor]:
-        return {} if self.alone else {"own": self.values}
+        return super().state() | ({} if self.alone else {"own": self.values})
 
     def restore(self, state: dict[str, Tensor]) -> None:
+        super().restore(state)
         if not self.alone:
-            self.values.copy_(state["own"])
+            self.values.copy_(state.get("own", self.centre))  # one worker alone has kept none

@@ -16,6 +16,7 @@ from asr_parallel.optim.flat import flatten
 from asr_parallel.parallel.clock import Clock
 from asr_parallel.parallel.comm import Comm
 from asr_parallel.parallel.strategy import Report, Strategy, together
+from asr_parallel.parallel.wire import Wire
 
 
 class GradientAverage(Strategy):
@@ -25,12 +26,15 @@ class GradientAverage(Strategy):
         self.model, self.comm = model, comm
         self.report = Report()
         self.lr_scale = self.scale(comm.size, "workers")
-        comm.broadcast(flatten(model))
+        values = flatten(model)
+        comm.broadcast(values)
+        self.wire = Wire(self.config.wire)
+        self.wire.start(values, comm)
         return model
 
     def gradient(self, flat: Tensor) -> None:
         """Replace the gradient by the mean of all workers'."""
-        self.report = together(self.comm, lambda: self.comm.all_reduce_mean(flat))
+        self.report = together(self.comm, lambda: self.wire.mean(self.comm, flat))
 
     def due(self, clock: Clock) -> bool:
         return True
@@ -44,3 +48,9 @@ class GradientAverage(Strategy):
 
     def consensus(self) -> nn.Module:
         return self.model
+
+    def state(self) -> dict[str, Tensor]:
+        return self.wire.state()
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        self.wire.restore(state)

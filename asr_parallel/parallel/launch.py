@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,13 +16,14 @@ from asr_parallel.log import UserError
 from asr_parallel.parallel.place import Place
 
 STOPPED = 143  # exit code of a worker that was asked to stop and has saved its work (128 + SIGTERM)
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)  # the last is what batch systems send before time is over
 GRACE = 10.0  # seconds that the others have to end after one has failed
 
 
 def launch(command: list[str], workers: int, threads: int, log_dir: Path) -> int:
     """Run ``command`` as ``workers`` processes; give 0, or ``STOPPED`` if they were asked to stop.
 
-    Rank N writes to ``log_dir/rank_N.log``; what rank 0 writes is shown too.  SIGINT and SIGTERM are passed on.
+    Rank N writes to ``log_dir/rank_N.log``; what rank 0 writes is shown too.  ``STOPS`` are passed on.
     Raises ``UserError`` that names the first rank that failed and shows its last lines.
     """
     from torch.distributed import TCPStore
@@ -53,11 +53,8 @@ def launch(command: list[str], workers: int, threads: int, log_dir: Path) -> int
 
 
 def _limits(threads: int) -> dict[str, str]:
-    """Threads of the numeric libraries; exchanges on one machine use its loopback interface."""
-    limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
-    if "GLOO_SOCKET_IFNAME" not in os.environ and any(name == "lo" for _, name in socket.if_nameindex()):
-        limits["GLOO_SOCKET_IFNAME"] = "lo"
-    return limits
+    """Threads of the numeric libraries."""
+    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
 
 
 def _watch(children: list[subprocess.Popen], logs: list[Path], stop: threading.Event) -> int:
@@ -70,8 +67,7 @@ def _watch(children: list[subprocess.Popen], logs: list[Path], stop: threading.E
             bad = [r for r, code in enumerate(codes) if code not in (None, 0, STOPPED)]
             if bad and not passed_on:
                 time.sleep(1.0)  # the one whose end made the others fail may be a little slower to end
-                codes = [child.poll() for child in children]
-                _fail([r for r, code in enumerate(codes) if code not in (None, 0, STOPPED)], codes, logs)
+                _fail(children, logs)
             if all(code is not None for code in codes):
                 return STOPPED if passed_on or STOPPED in codes else 0
             if stop.is_set() and not passed_on:
@@ -81,14 +77,32 @@ def _watch(children: list[subprocess.Popen], logs: list[Path], stop: threading.E
             time.sleep(0.1)
 
 
-def _fail(bad: list[int], codes: list[int | None], logs: list[Path]) -> None:
-    """Raise for the ranks in ``bad``: of several, the one that does not merely miss another comes first."""
+def _fail(children: list[subprocess.Popen], logs: list[Path]) -> None:
+    """Raise for those that have failed: of several, the one that does not merely miss another comes first."""
+    codes = [child.poll() for child in children]
+    bad = [rank for rank, code in enumerate(codes) if code not in (None, 0, STOPPED)]
     texts = {rank: logs[rank].read_text(encoding="utf-8", errors="replace").splitlines()[-20:] for rank in bad}
     first = min(bad, key=lambda rank: any("did not come" in line or "has ended" in line for line in texts[rank]))
-    code = codes[first] or 0
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
     shown = "\n".join(f"  rank {first} | {line}" for line in texts[first])
-    raise UserError(f"rank {first} of {len(logs)} {how}; all workers are ended. Last lines of {logs[first]}:\n{shown}")
+    frozen = [f"rank {rank} is stopped by a signal (SIGSTOP)" for rank, child in enumerate(children) if _frozen(child)]
+    what = "; ".join([*frozen, f"rank {first} of {len(logs)} {_how(codes[first] or 0)}"])
+    raise UserError(f"{what}; all workers are ended. Last lines of {logs[first]}:\n{shown}")
+
+
+def _how(code: int) -> str:
+    """How a process ended."""
+    if code == -signal.SIGKILL:
+        return "was ended by SIGKILL (by hand, or by the kernel for want of memory, which `dmesg` tells)"
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+
+def _frozen(child: subprocess.Popen) -> bool:
+    """Whether a process that still exists is stopped (Linux)."""
+    try:
+        text = Path(f"/proc/{child.pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] == "T"
 
 
 def _end(children: list[subprocess.Popen]) -> None:
@@ -107,12 +121,12 @@ def _end(children: list[subprocess.Popen]) -> None:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """An event that is set by SIGINT or SIGTERM; a second one acts as if nobody had caught it."""
+    """An event that is set by a signal to stop; a second one acts as if nobody had caught it."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in STOPS}
 
     def note(number: int, frame: object) -> None:
         asked.set()

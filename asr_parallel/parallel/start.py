@@ -1,9 +1,12 @@
-"""How the work of a verb begins on several workers: through the launcher here, or as one of torchrun's."""
+"""How the work of a verb begins on several workers: through the launcher here, or as one of another's."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -14,16 +17,19 @@ from typing import Any
 import torch
 
 from asr_parallel import log
-from asr_parallel.config import PretrainConfig, TrainConfig, cores
+from asr_parallel.config import PretrainConfig, TrainConfig
 from asr_parallel.files import write_json
+from asr_parallel.parallel import network
 from asr_parallel.parallel.comm import Comm, SoloComm, TorchComm
-from asr_parallel.parallel.launch import launch
-from asr_parallel.parallel.place import Place
+from asr_parallel.parallel.launch import STOPS, launch
+from asr_parallel.parallel.mpi import MpiComm
+from asr_parallel.parallel.place import Place, cores_each
 from asr_parallel.parallel.simulated import SimulatedComm, simulate
-from asr_parallel.train.settings import load_config, plain
+from asr_parallel.train.settings import flat, load_config, plain
 
 LOG = log.logger(__name__)
 WorkerConfig = TrainConfig | PretrainConfig
+OWN = ("jobs", "threads", "device", "data", "ali", "out")  # options that may differ from worker to worker
 Work = Callable[[Any, Place], int]  # what a worker does with its configuration and place; gives an exit code
 
 
@@ -35,6 +41,11 @@ def start(config: WorkerConfig, work: Work, module: str) -> int:
             raise log.UserError("--backend simulated is one process: start it without torchrun, mpirun or srun")
         with _quiet_but_for_rank_0():
             return simulate(config.workers, lambda comm: work(config, _simulated_place(comm)))
+    if place is None and config.workers > 1 and config.backend == "mpi":
+        raise log.UserError(
+            f"--backend mpi is started by MPI: mpirun -n {config.workers} asr-parallel ... --backend mpi, "
+            "without --workers; or leave --backend out"
+        )
     if place is not None or config.workers == 1:
         return work(config, place or Place())
     path = config.out / "config.json"
@@ -86,13 +97,24 @@ def joined(config: WorkerConfig, place: Place) -> Iterator[tuple[Comm, torch.dev
         if place.size == 1 or (place.comm and place.rank == 0):
             stack.enter_context(_log_file(config.out / "log" / "rank_0.log"))
         comm = make_comm(config, place, device)
-        stack.callback(comm.close)
+        stack.push(lambda kind, *_: _leave(comm, failed=kind is not None))
         stack.enter_context(_signals(comm))
+        if not place.comm:
+            check_alike(comm, config)
         yield comm, device
 
 
+def _leave(comm: Comm, failed: bool) -> None:
+    """Leave when all do: launchers end those that still write as soon as one has ended with 143."""
+    if failed:
+        comm.abandon()
+    else:
+        comm.meet()
+        comm.close()
+
+
 def threads_of(config: WorkerConfig, workers: int) -> int:
-    return config.threads or max(1, cores() // workers)
+    return config.threads or cores_each(workers)
 
 
 def device_of(config: WorkerConfig, place: Place) -> torch.device:
@@ -108,11 +130,47 @@ def make_comm(config: WorkerConfig, place: Place, device: torch.device) -> Comm:
         return place.comm
     if place.size == 1:
         return SoloComm()
-    alone_on_gpu = device.type == "cuda" and place.local_rank < torch.cuda.device_count()
-    backend = ("nccl" if alone_on_gpu else "gloo") if config.backend == "auto" else config.backend
+    if config.backend == "mpi":
+        _say(config, place, "MPI")
+        return MpiComm(place, config.timeout)
+    backend = config.backend
+    if backend == "auto":  # the same on all workers of a machine: nccl wants one worker a GPU
+        alone = device.type == "cuda" and place.local_size <= torch.cuda.device_count()
+        backend = "nccl" if alone or (device.type == "cuda" and "SLURM_GPUS_PER_TASK" in os.environ) else "gloo"
     if backend == "nccl" and device.type != "cuda":
         raise log.UserError("--backend nccl needs GPUs; give --backend gloo")
+    interface = network.prepare(place, backend)
+    _say(config, place, f"{backend} over {interface or 'the interface of this host name'} at {place.host}:{place.port}")
     return TorchComm(place, backend, config.timeout)
+
+
+def _say(config: WorkerConfig, place: Place, how: str) -> None:
+    """Tell what was chosen by default."""
+    if place.rank == 0:
+        machines = "one machine" if place.size == place.local_size else "several machines"
+        threads = threads_of(config, place.local_size)
+        LOG.info("%d workers of %s on %s, %s, %d threads each", place.size, place.launcher, machines, how, threads)
+
+
+def check_alike(comm: Comm, config: WorkerConfig) -> None:
+    """Raise ``UserError`` on all workers if one has other options or versions than rank 0; name both."""
+    table = {f"--{name}": value for name, value in flat(plain(config)).items() if name not in OWN}
+    table |= {"asr_parallel": importlib.metadata.version("asr_parallel"), "torch": torch.__version__}
+    own = torch.frombuffer(bytearray(json.dumps(table).encode()), dtype=torch.uint8)
+    found = [json.loads(bytes(part.tolist())) for part in comm.gather(own)]
+    differ = [
+        f"rank {rank} has {name} {other.get(name)}, rank 0 has {found[0].get(name)}"
+        for rank, other in enumerate(found)
+        for name in sorted({*found[0], *other})
+        if other.get(name) != found[0].get(name)
+    ]
+    text = bytearray("; ".join(differ[:4]).encode())
+    length = torch.tensor([len(text)])
+    comm.broadcast(length)
+    if int(length):
+        told = torch.frombuffer(text + bytes(int(length) - len(text)), dtype=torch.uint8)
+        comm.broadcast(told)
+        raise log.UserError(f"workers differ: {bytes(told.tolist()).decode()}. Start all with the same command")
 
 
 @contextlib.contextmanager
@@ -132,7 +190,7 @@ def _log_file(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals(comm: Comm) -> Iterator[None]:
-    """SIGTERM and SIGINT ask the workers to stop at a step's end; a second one interrupts at once."""
+    """Signals ask the workers to stop at a step's end; a second one interrupts at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -142,7 +200,7 @@ def _signals(comm: Comm) -> Iterator[None]:
         LOG.warning("asked to stop: saving at the next step (again to stop at once)")
         signal.signal(number, signal.default_int_handler)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, stop) for number in STOPS}
     try:
         yield
     finally:

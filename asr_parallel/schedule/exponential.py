@@ -26,5 +26,5 @@ class Exponential(Schedule):
         done = clock.epoch - 1
         if self.config.unit == "epoch":
             return done / max(self.config.epochs - 1, 1)
-        begun = self.every.begun(clock.minibatch, self.batch)
+        begun = self.every.begun(clock, self.batch)
         return (done * clock.minibatches + begun) / (self.config.epochs * clock.minibatches)

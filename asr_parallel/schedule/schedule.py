@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from asr_parallel.config import ScheduleConfig
 from asr_parallel.log import UserError
-from asr_parallel.parallel.clock import Clock, Every
+from asr_parallel.parallel.clock import Cadence, Clock, Every
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Schedule(ABC):
 
     def __init__(self, config: ScheduleConfig, lr: float, every: str = "1 minibatch", batch: int = 1):
         self.config, self.lr, self.batch = config, lr, batch
-        self.every = Every.parse(every)
+        self.every = Cadence.parse(every)
         self.warmup = Every.parse(config.warmup, "--schedule.warmup") if config.warmup else None
         self.stopped = False
 

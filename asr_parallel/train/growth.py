@@ -9,11 +9,10 @@ in the first epoch alone, so there is nothing to save.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from asr_parallel.config import ModelConfig
 from asr_parallel.log import UserError, logger
@@ -57,9 +56,9 @@ class Growth:
         seed = np.random.SeedSequence((self.seed, model.depth)).generate_state(1)[0]
         fresh = make_model(model.config, model.input_dim, model.num_pdfs, int(seed))
         for i in (model.depth - 1, -1):
-            for name in ("weight", "bias"):
-                cast(Tensor, getattr(model.layers[i], name)).copy_(getattr(fresh.layers[i], name))
-        self.optimizer.restore({name: torch.zeros_like(value) for name, value in self.optimizer.state().items()})
+            for old, new in zip(model.layers[i].parameters(), fresh.layers[i].parameters()):
+                old.copy_(new)
+        self.optimizer.begin_anew()
         LOG.info("hidden layer %d of %d is added", model.depth, model.config.layers)
 
 

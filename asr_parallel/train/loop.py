@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,10 +13,11 @@ from torch import Tensor
 from asr_parallel.log import Progress, UserError
 from asr_parallel.parallel.clock import Clock
 from asr_parallel.parallel.comm import Stopped
-from asr_parallel.schedule.schedule import Scores, Verdict
+from asr_parallel.parallel.wire import mean_of
+from asr_parallel.schedule.schedule import Verdict
 from asr_parallel.train import statistics
 from asr_parallel.train.checkpoint import Position
-from asr_parallel.train.validate import correct, validate
+from asr_parallel.train.validate import DevScores, correct, validate
 from asr_parallel.train.worker import Worker
 
 PARTS = 20  # of an epoch, for the curve
@@ -27,7 +28,7 @@ class Keeper(Protocol):
 
     def part(self, worker: Worker, clock: Clock, lr: float) -> None: ...
 
-    def epoch(self, worker: Worker, epoch: int, lr_last: float, dev: dict[str, Scores], verdict: Verdict) -> None: ...
+    def epoch(self, worker: Worker, epoch: int, lr_last: float, dev: DevScores, verdict: Verdict) -> None: ...
 
     def save(self, worker: Worker, at: Position, before: dict[str, Tensor] | None = None) -> None: ...
 
@@ -38,13 +39,14 @@ def train(worker: Worker, keeper: Keeper, at: Position, before: dict[str, Tensor
     Raises ``Stopped`` after a request to stop, ``UserError`` when training diverges.
     """
     if at == Position():
-        worker.schedule.begin(validate(worker)[""])
+        worker.schedule.begin(validate(worker).all)
         keeper.save(worker, at)
     show = _progress(worker, at)
     for epoch in worker.schedule.epochs(at.epochs):
         clock = Clock(epoch, worker.minibatches, at.minibatch, at.minibatch * worker.batch)
         if not clock.minibatch:
             worker.tally.zero_()
+            worker.exchanged.zero_()
             before = worker.snapshot()
             worker.tally[4] = worker.schedule.rate(clock)
             worker.optimizer.new_epoch()
@@ -53,8 +55,9 @@ def train(worker: Worker, keeper: Keeper, at: Position, before: dict[str, Tensor
         if not clock.last:
             keeper.save(worker, Position(epoch - 1, clock.minibatch), before)
             raise Stopped
+        statistics.estimate(worker.model, worker.strategy, worker.comm, map(worker.place, worker.frames.epoch(epoch)))
         dev = validate(worker)
-        verdict = worker.schedule.judge(epoch, dev[""])
+        verdict = worker.schedule.judge(epoch, dev.all)
         if not verdict.accept:
             worker.restore(before, epoch_too=False)
         keeper.epoch(worker, epoch, lr, dev, verdict)
@@ -74,18 +77,12 @@ def run_epoch(
     batches = worker.frames.epoch(clock.epoch, clock.minibatch)
     for batch in itertools.islice(batches, clock.minibatches - clock.minibatch):
         worker.prepare(clock)
-        x = batch.x.to(worker.device, non_blocking=True)
-        batch.y = batch.y.to(worker.device, non_blocking=True)
-        logits = worker.logits(worker.model, x)
-        loss = strategy.loss(logits, batch)
         lr = worker.schedule.rate(clock)
-        worker.optimizer.step(loss, lr=lr * strategy.lr_scale)
-        count(worker.tally, loss, logits, batch.y)
+        if not strategy.idle(clock, comm):
+            step(worker, batch, lr)
         agreed = strategy.due(clock.tick(len(batch.y)))
         if agreed:
-            worker.ledger.add(clock, strategy.exchange(comm))
-            settle(worker)
-            statistics.share(worker.model, strategy, comm)
+            exchange(worker, clock)
         show(clock)
         if clock.passes(PARTS) or comm.stopping:  # the last minibatch ends a part
             worker.tally[3] += time.perf_counter() - begin
@@ -101,6 +98,33 @@ def run_epoch(
     return lr
 
 
+def step(worker: Worker, batch: Any, lr: float) -> None:
+    """Train on a minibatch."""
+    worker.place(batch)
+    logits = worker.logits(worker.model, batch.x)
+    loss = worker.strategy.loss(logits, batch)
+    worker.optimizer.step(loss, lr=lr * worker.strategy.lr_scale)
+    count(worker.tally, loss, logits, batch.y)
+
+
+def exchange(worker: Worker, clock: Clock) -> None:
+    """Exchange with the others."""
+    probed = worker.probe.look(worker) if worker.probe else ()
+    report = worker.strategy.exchange(worker.comm)
+    worker.ledger.add(clock, report, probed)
+    if report.left_out:
+        begin_anew(worker)
+    settle(worker)
+    statistics.share(worker.model, worker.strategy, worker.comm)
+    worker.exchanged.copy_(worker.tally)
+
+
+def begin_anew(worker: Worker) -> None:
+    """What this worker has done since the latest exchange does not count, and its optimizer forgets all."""
+    worker.tally[:3] = worker.exchanged[:3]
+    worker.optimizer.begin_anew()
+
+
 @torch.no_grad()
 def count(tally: Tensor, loss: Tensor, logits: Tensor, y: Tensor) -> None:
     """Add a minibatch to the sums of loss, right frames and frames."""
@@ -111,12 +135,14 @@ def count(tally: Tensor, loss: Tensor, logits: Tensor, y: Tensor) -> None:
 
 def settle(worker: Worker) -> None:
     """Do to the optimizer's state what the strategy says happens to it at an exchange."""
-    if worker.strategy.optimizer_state == "reset":
+    if worker.strategy.optimizer_state == "reset" and worker.strategy.exchanges == "subnets":
+        worker.optimizer.begin_anew()  # all of it was about other weights
+    elif worker.strategy.optimizer_state == "reset":
         for value in worker.optimizer.shared().values():
             value.zero_()
     elif worker.strategy.optimizer_state == "average":
         for value in worker.optimizer.shared().values():
-            worker.comm.all_reduce_mean(value)
+            mean_of(worker.comm, value, worker.strategy.taken)
 
 
 def diverged(worker: Worker, clock: Clock) -> None:
@@ -132,11 +158,12 @@ def _progress(worker: Worker, at: Position) -> Callable[[Clock], None]:
     frames = worker.batch * worker.comm.size
     bar = Progress("train", (epochs - at.epochs) * worker.minibatches * frames, "frames")
     first = worker.comm.rank == 0
+    noticed_here = worker.comm.size == 1 or worker.strategy.exchanges != "parameters"  # else at the next exchange
 
     def show(clock: Clock) -> None:
         if first:
             bar.add(frames, f"epoch {clock.epoch}/{epochs}")
-        if clock.minibatch % 100 == 0 and not torch.isfinite(worker.tally[0]):
+        if noticed_here and clock.minibatch % 100 == 0 and not torch.isfinite(worker.tally[0]):
             diverged(worker, clock)
 
     return show

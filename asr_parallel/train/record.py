@@ -15,10 +15,11 @@ from asr_parallel.parallel.clock import Clock
 from asr_parallel.schedule.schedule import Scores, Verdict
 from asr_parallel.train import checkpoint
 from asr_parallel.train.checkpoint import Checkpoint, Position, State
-from asr_parallel.train.validate import scores
+from asr_parallel.train.validate import DevScores, scores
 from asr_parallel.train.worker import Worker
 
 LOG = log.logger(__name__)
+LOCAL = ["local_loss_mean", "local_acc_mean", "local_loss_best", "local_acc_best", "local_best"]  # columns
 
 
 class Table:
@@ -50,13 +51,15 @@ class Recorder:
     """The ``Keeper`` of the loop.
 
     In the history ``lr`` and ``lr_last`` are the schedule's rates of an epoch's first and last minibatch, and
-    ``seconds`` those of training, without validation.
+    ``seconds`` those of training, without validation.  ``ensemble`` tells that the dev scores are those of an ensemble;
+    the history then has its models' too: the mean, and the one with the lowest loss, of rank ``local_best``.
     """
 
-    def __init__(self, out: Path, rank: int, dev: list[str], identity: dict[str, Any]):
+    def __init__(self, out: Path, rank: int, dev: list[str], identity: dict[str, Any], ensemble: bool = False):
         self.out, self.rank, self.dev, self.identity = out, rank, dev, identity
         each = [f"{what}_{name}" for what in ("dev_loss", "dev_acc") for name in dev]
         head = ["epoch", "lr", "lr_last", "frames", "train_loss", "train_acc", "dev_loss", "dev_acc"]
+        each += LOCAL if ensemble else []
         self.history = Table(out / "history.tsv", [*head, *each, "seconds", "frames_per_s", "verdict"])
         self.ledger = Table(out / "ledger.tsv", list(ledger.COLUMNS))
         self.course = Table(out / "curve.tsv", ["epoch", "minibatch", "frames", "seconds", "lr", "loss", "acc"])
@@ -91,6 +94,8 @@ class Recorder:
         now = worker.tally.cpu().clone()
         if now[2] <= self.noted[2]:  # a new epoch
             self.noted.zero_()
+        if now[2] == self.noted[2]:  # rank 0 was left out of the first exchange
+            return
         train = scores(now - self.noted)
         self.noted = now
         frames, seconds = clock.frames * worker.comm.size, float(now[3])
@@ -99,7 +104,7 @@ class Recorder:
         done = (clock.epoch - 1) * clock.minibatches + clock.minibatch
         self._curve(done, {"minibatch/loss": train.loss, "minibatch/acc": train.accuracy, "minibatch/lr": lr})
 
-    def epoch(self, worker: Worker, epoch: int, lr_last: float, dev: dict[str, Scores], verdict: Verdict) -> None:
+    def epoch(self, worker: Worker, epoch: int, lr_last: float, dev: DevScores, verdict: Verdict) -> None:
         """An epoch is over: add to the history, the curves and the log."""
         tally = worker.comm.sum(worker.tally.cpu())
         if self.rank != 0:
@@ -108,17 +113,19 @@ class Recorder:
         values = {"lr": f"{lr:.6g}", "lr_last": f"{lr_last:.6g}"}
         values |= {"frames": f"{frames:.0f}", "seconds": f"{seconds:.2f}"}
         values |= {"frames_per_s": f"{frames / seconds:.0f}", "verdict": str(verdict)}
-        for name, score in {"train": train, "dev": dev[""]}.items():
+        for name, score in {"train": train, "dev": dev.all}.items():
             values |= {f"{name}_loss": f"{score.loss:.5f}", f"{name}_acc": f"{score.accuracy:.5f}"}
         for name in self.dev:
-            values |= {f"dev_loss_{name}": f"{dev[name].loss:.5f}", f"dev_acc_{name}": f"{dev[name].accuracy:.5f}"}
+            score = dev.sets[name]
+            values |= {f"dev_loss_{name}": f"{score.loss:.5f}", f"dev_acc_{name}": f"{score.accuracy:.5f}"}
+        values |= local_values(dev.local)
         self.history.add([[(values | {"epoch": str(epoch)})[name] for name in self.history.columns]])
         self._curve(epoch * worker.minibatches, {n: float(v) for n, v in values.items() if n != "verdict"})
         last = worker.schedule.config.epochs
         LOG.info(
             "epoch %d/%d: lr %.4g to %.4g, train loss %.4f (%.2f %% right), dev loss %.4f (%.2f %%), %s, %.0f "
             "frames/s: %s",
-            *(epoch, last, lr, lr_last, train.loss, 100 * train.accuracy, dev[""].loss, 100 * dev[""].accuracy),
+            *(epoch, last, lr, lr_last, train.loss, 100 * train.accuracy, dev.all.loss, 100 * dev.all.accuracy),
             *(log.duration(seconds), frames / seconds, verdict),
         )
 
@@ -157,9 +164,20 @@ class Recorder:
         }
         result |= {"frames_per_s": round(frames / seconds) if seconds else 0}
         result |= {"exchange_wait_s": round(waits, 3), "exchange_send_s": round(sends, 3)}
+        result |= {f"exchange_{name}": int(sum(self.ledger.column(name))) for name in ("bytes", "left_out")}
         for row in kept:
-            result |= {name: float(row[name]) for name in row if name.startswith(("train_", "dev_"))}
+            result |= {name: float(row[name]) for name in row if name.startswith(("train_", "dev_", "local_"))}
         if best:
             result |= {"best_epoch": int(best["epoch"]), "best_dev_loss": float(best["dev_loss"])}
             result |= {"best_dev_acc": max(float(row["dev_acc"]) for row in rows)}
         return result
+
+
+def local_values(local: list[Scores]) -> dict[str, str]:
+    """The ``LOCAL`` columns of the models of an ensemble; none if there are none."""
+    if not local:
+        return {}
+    best = min(range(len(local)), key=lambda rank: local[rank].loss)
+    means = [sum(figures) / len(local) for figures in ([s.loss for s in local], [s.accuracy for s in local])]
+    figures = [*means, local[best].loss, local[best].accuracy]
+    return dict(zip(LOCAL, [*(f"{value:.5f}" for value in figures), str(best)], strict=True))

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
+from torch import nn
 
 from asr_parallel import log, stages
 from asr_parallel.config import TrainConfig
+from asr_parallel.ensemble import Ensemble
 from asr_parallel.files import atomic, write_json, write_text
 from asr_parallel.model import Dnn, load_predictor, make_model, num_parameters, save_model
 from asr_parallel.optim.optimizer import make_optimizer
 from asr_parallel.parallel.comm import Comm, Stopped
+from asr_parallel.parallel.ensemble import EnsembleTraining
 from asr_parallel.parallel.launch import STOPPED
 from asr_parallel.parallel.place import Place
 from asr_parallel.parallel.start import joined, start, threads_of
-from asr_parallel.parallel.strategy import make_strategy
+from asr_parallel.parallel.strategy import Strategy, make_strategy
 from asr_parallel.pretrain.dbn import load_dbn
 from asr_parallel.schedule.schedule import make_schedule
 from asr_parallel.train import checkpoint
@@ -26,6 +30,7 @@ from asr_parallel.train.corpus import Corpus, open_corpus
 from asr_parallel.train.growth import Growth, grown_after
 from asr_parallel.train.loop import train
 from asr_parallel.train.machine import machine
+from asr_parallel.train.probe import Probe
 from asr_parallel.train.record import Recorder
 from asr_parallel.train.settings import plain, script
 from asr_parallel.train.worker import Worker
@@ -52,9 +57,12 @@ def work(config: TrainConfig, place: Place) -> int:
         corpus = open_corpus(config, comm)
         model = make_model(config.model, corpus.frames.dim, len(corpus.counts), config.seed).to(device)
         _check_start(config, corpus)
-        recorder = Recorder(config.out, comm.rank, config.dev, identity(config, corpus))
+        strategy = make_strategy(config.strategy)
+        strategy.seed = config.seed
+        ensemble = strategy.exchanges == "outputs" and comm.size > 1
+        recorder = Recorder(config.out, comm.rank, config.dev, identity(config, corpus), ensemble)
         found = _find_checkpoint(config, comm, recorder)
-        worker, at, before = assemble(config, comm, corpus, model, device, found)
+        worker, at, before = assemble(config, comm, corpus, strategy, model, device, found)
         if comm.rank == 0:
             _begin(config, worker, corpus, threads)
         recorder.resume(worker, at)
@@ -62,8 +70,9 @@ def work(config: TrainConfig, place: Place) -> int:
             train(worker, recorder, at, before)
         except Stopped:
             return STOPPED
+        consensus = worker.strategy.consensus()
         if comm.rank == 0:
-            _finish(config, worker, corpus, recorder, threads)
+            _finish(config, worker, corpus, recorder, consensus, threads)
     return 0
 
 
@@ -112,25 +121,35 @@ def _find_checkpoint(config: TrainConfig, comm: Comm, recorder: Recorder) -> Che
     if not found and comm.rank == 0:
         for name in ("checkpoint", "tb"):
             shutil.rmtree(config.out / name, ignore_errors=True)
+        for path in config.out.glob("local_*/final.pt"):
+            path.unlink()
         for name in ("final.pt", "train.json", "history.tsv", "curve.tsv", "ledger.tsv"):
             (config.out / name).unlink(missing_ok=True)
     return found
 
 
 def assemble(
-    config: TrainConfig, comm: Comm, corpus: Corpus, model: Dnn, device: torch.device, found: Checkpoint | None
+    config: TrainConfig,
+    comm: Comm,
+    corpus: Corpus,
+    strategy: Strategy,
+    model: Dnn,
+    device: torch.device,
+    found: Checkpoint | None,
 ) -> tuple[Worker, Position, checkpoint.State | None]:
     """The parts of this worker, in the state of the checkpoint ``found``, if any; and where to begin."""
-    strategy = make_strategy(config.strategy)
     strategy.check(comm.size)
     schedule = make_schedule(config.schedule, config.optim.lr, config.strategy.every, config.batch)
     trained = strategy.start(model, comm)
     optimizer = make_optimizer(config.optim, trained)
-    optimizer.on_gradient = strategy.gradient
+    optimizer.on_gradient = strategy.gradient if strategy.exchanges == "gradients" else None
     bf16 = config.precision == "bf16"
     parts = (trained, strategy, optimizer, schedule, comm, corpus.frames, corpus.minibatches, config.batch, corpus.dev)
     worker = Worker(*parts, device=device, bf16=bf16, save_every=config.save_every)
+    if isinstance(strategy, EnsembleTraining):
+        strategy.view = worker
     worker.seed = config.seed if config.model.dropout else None
+    worker.probe = Probe.of(corpus.dev, config.strategy.probe, device)
     if period := grown_after(config.model, worker.minibatches, config.batch):
         worker.growth = Growth.of(trained, strategy, optimizer, period, config.seed)
     if not found:
@@ -141,11 +160,22 @@ def assemble(
         before = found.before[comm.rank] if found.before else None
         LOG.info("going on after epoch %d, minibatch %d", found.at.epochs, found.at.minibatch)
         return worker, found.at, before
+    if strategy.exchanges == "outputs":
+        raise log.UserError(
+            f"{config.out} holds an ensemble of {len(found.workers)} models, with which {comm.size} workers "
+            f"cannot go on: give --workers {len(found.workers)}, --force to begin anew, or another --out"
+        )
     # another number of workers: parts of an epoch and local states of the optimizer have no meaning any more
     first = (found.before or found.workers)[0]
-    worker.restore(first | {n: torch.zeros_like(v) for n, v in first.items() if n.startswith("optimizer/")})
+    worker.restore(first | {f"optimizer/{n}": torch.zeros_like(v) for n, v in worker.optimizer.state().items()})
     LOG.warning("going on after epoch %d with %d workers instead of %d", found.at.epochs, comm.size, len(found.workers))
     return worker, Position(found.at.epochs), None
+
+
+def copy(source: Path, to: Path) -> None:
+    """Copy a file, whole or not at all."""
+    with atomic(to) as temporary:
+        shutil.copyfile(source, temporary)
 
 
 def _begin(config: TrainConfig, worker: Worker, corpus: Corpus, threads: int) -> None:
@@ -153,8 +183,7 @@ def _begin(config: TrainConfig, worker: Worker, corpus: Corpus, threads: int) ->
     write_json(config.out / "config.json", plain(config))
     write_text(config.out / "run.sh", script(config))
     (config.out / "run.sh").chmod(0o755)
-    with atomic(config.out / "hmm.json") as temporary:
-        shutil.copyfile(config.ali / "hmm.json", temporary)
+    copy(config.ali / "hmm.json", config.out / "hmm.json")
     scale, lr = worker.strategy.lr_scale, config.optim.lr
     exchanges = worker.strategy.per_epoch(worker.minibatches, worker.batch)
     LOG.info("workers %d x %d threads, strategy %s, %s", worker.comm.size, threads, config.strategy.name, worker.device)
@@ -167,11 +196,21 @@ def _begin(config: TrainConfig, worker: Worker, corpus: Corpus, threads: int) ->
     )
 
 
-def _finish(config: TrainConfig, worker: Worker, corpus: Corpus, recorder: Recorder, threads: int) -> None:
+def _save(config: TrainConfig, model: nn.Module, counts: np.ndarray) -> None:
+    """Write ``final.pt``; of an ensemble each of its models too, as directories ``local_RANK`` that can be decoded."""
+    assert isinstance(model, Dnn | Ensemble)
+    for rank, member in enumerate(model.members if isinstance(model, Ensemble) else []):
+        folder = config.out / f"local_{rank}"
+        save_model(folder / "final.pt", cast(Dnn, member), config.features, counts)
+        copy(config.ali / "hmm.json", folder / "hmm.json")
+    save_model(config.out / "final.pt", model, config.features, counts)
+
+
+def _finish(
+    config: TrainConfig, worker: Worker, corpus: Corpus, recorder: Recorder, model: nn.Module, threads: int
+) -> None:
     """Write model and summary."""
-    model = worker.strategy.consensus()
-    assert isinstance(model, Dnn)
-    save_model(config.out / "final.pt", model, config.features, corpus.counts)
+    _save(config, model, corpus.counts)
     summary: dict[str, Any] = {
         "name": config.out.name,
         "strategy": config.strategy.name,

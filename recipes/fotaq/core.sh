@@ -51,6 +51,6 @@ for system in "${systems[@]}"; do
 done
 
 if run_stage 8; then
-  asr-parallel results --exp "$exp" --data "$data" --out recipes/fotaq/RESULTS.md --title "fotaq, the training core" \
+  asr-parallel results --exp "$exp" --data "$data" --out recipes/fotaq/core/RESULTS.md --title "fotaq, the training core" \
     --command recipes/fotaq/core.sh
 fi

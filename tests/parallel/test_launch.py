@@ -7,6 +7,7 @@ import time
 import pytest
 
 from asr_parallel.log import UserError
+from asr_parallel.parallel import launch as launching
 from asr_parallel.parallel.launch import STOPPED, launch
 from asr_parallel.parallel.place import Place
 
@@ -53,16 +54,55 @@ sys.exit("disk full")
         start(tmp_path, code)
 
 
-def test_a_signal_is_passed_on_and_its_code_given_back(tmp_path):
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("SIGKILL", r"^rank 1 of 2 was ended by SIGKILL \(by hand, or by the kernel for want of memory"),
+        ("SIGSTOP", r"^rank 1 is stopped by a signal \(SIGSTOP\); rank 0 of 2 ended with code 1"),
+    ],
+)
+def test_a_rank_that_is_killed_or_stopped_is_named(tmp_path, monkeypatch, fault, words):  # P13, P14
+    code = f"""
+import os, signal, sys, time
+if os.environ["RANK"] == "1":
+    os.kill(os.getpid(), signal.{fault})
+time.sleep(0.5)
+sys.exit("rank 0: meeting failed: rank 1 did not come")
+"""
+    monkeypatch.setattr(launching, "GRACE", 0.5)
+    begin = time.monotonic()
+    with pytest.raises(UserError, match=words):
+        start(tmp_path, code)
+    assert time.monotonic() - begin < 20
+
+
+def test_two_runs_at_once_do_not_meet(tmp_path):  # P15
+    code = "import os; print(os.environ['MASTER_PORT'], end='')"
+    ports = []
+
+    def one(name):
+        start(tmp_path / name, f"import time; time.sleep(0.5); {code}")
+        ports.append((tmp_path / name / "log" / "rank_1.log").read_text())
+
+    threads = [threading.Thread(target=one, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(ports)) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_is_passed_on_and_its_code_given_back(tmp_path, number):  # W4
     code = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 time.sleep(60)
 """
-    before = signal.getsignal(signal.SIGTERM)
-    threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    before = signal.getsignal(number)
+    threading.Timer(1.5, os.kill, (os.getpid(), number)).start()
     assert start(tmp_path, code) == STOPPED
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
 
 
 def test_place_from_the_variables_of_torchrun(monkeypatch):
