@@ -3,7 +3,17 @@
     python benchmarks/workers.py [--minutes 15] [--rounds 2] [--every "10 minibatches"]
 
 Runs the verb ``train`` on frames of noise, one thread a worker; frames a second are those of ``history.tsv``, time on
-the wall.  The three take turns and the best round of each counts.  Prints one JSON line a figure.
+the wall.  The three take turns and the best round of each counts.
+
+``projected_efficiency_K`` is for K workers like this machine's cores, each with 10 Gbit/s to the others, that average
+440-2048x6-8806 every 10 minibatches.  Of two real workers here the ledger has, of each exchange, the seconds of
+computing C, of waiting W and of sending S.  Of K workers it is then
+
+    C / (C + W a(K) / a(2) + (S + 4 P / B) 2 (K - 1) / K),
+
+with P parameters, B bytes a second, of which a ring sends each 2 (K - 1) / K times (1 for K = 2), and a(K) the mean of
+the largest of K normal numbers: all wait for the slowest.  S is the loopback's, and pays for memory and addition.
+Prints one JSON line a figure.
 """
 
 from __future__ import annotations
@@ -12,6 +22,7 @@ import argparse
 import csv
 import gzip
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,29 +35,39 @@ from frames import sparse_set
 from asr_parallel.config import cuts_path
 
 PDFS = 1200
+BIG = ["--model.layers", "6", "--model.width", "2048"]  # with 8806 pdfs the network of Su & Chen 2015
+BIG_PDFS = 8806
+LINK = 10e9 / 8  # bytes a second
+LARGEST = {2: 0.564, 16: 1.766, 32: 2.070}  # mean of the largest of so many normal numbers
 
 
-def corpus(root: Path, minutes: float) -> None:
+def corpus(root: Path, minutes: float, pdfs: int = PDFS) -> None:
     """A set ``train`` and a set ``dev`` of silence, with labels at random."""
     rng = np.random.default_rng(0)
     (root / "ali").mkdir()
     for name, hours in (("train", minutes / 60), ("dev", 0.01)):
         _, labels = sparse_set(root, hours, name)
-        labels.pdfs[:] = rng.integers(PDFS, size=len(labels.pdfs))
+        labels.pdfs[:] = rng.integers(pdfs, size=len(labels.pdfs))
         labels.save(root / "ali" / f"ali_{name}.npz")
         cuts_path(root, name, "fbank").write_bytes(gzip.compress(b""))  # `train` asks for it, but reads the store alone
-    np.savez(root / "ali" / "priors.npz", counts=np.ones(PDFS, np.int64))
+    np.savez(root / "ali" / "priors.npz", counts=np.ones(pdfs, np.int64))
     (root / "ali" / "hmm.json").write_text("{}")
 
 
-def train(root: Path, name: str, workers: int, every: str) -> subprocess.Popen:
-    """Begin a training of one epoch."""
+def options(root: Path, name: str, strategy: str, every: str, more: list[str]) -> list[str]:
+    """Those of the verb ``train`` for one epoch; what is left of an earlier one of this ``name`` is removed."""
     shutil.rmtree(root / name, ignore_errors=True)
+    found = ["--data", root, "--ali", root / "ali", "--out", root / name, "--train", "train", "--dev", "dev",
+             "--threads", 1, "--schedule.epochs", 1, "--strategy.name", strategy, "--strategy.every", every,
+             "--optim.lr", 0.01, *more]  # fmt: skip
+    return list(map(str, found))
+
+
+def train(root: Path, name: str, workers: int, every: str, more: list[str]) -> subprocess.Popen:
+    """Begin a training."""
     strategy = "model_average" if workers > 1 else "single"
-    options = ["--data", root, "--ali", root / "ali", "--out", root / name, "--train", "train", "--dev", "dev",
-               "--workers", workers, "--threads", 1, "--schedule.epochs", 1, "--strategy.name", strategy,
-               "--strategy.every", every, "--optim.lr", 0.01]  # fmt: skip
-    command = [sys.executable, "-m", "asr_parallel", "train", *map(str, options)]
+    command = [sys.executable, "-m", "asr_parallel", "train", "--workers", str(workers)]
+    command += options(root, name, strategy, every, more)
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -61,27 +82,52 @@ def speed(root: Path, *begun: tuple[str, subprocess.Popen]) -> float:
     return total
 
 
+def compare(root: Path, rounds: int, every: str) -> None:
+    """Two, two alone, and one."""
+    best = {"one": 0.0, "two_alone": 0.0, "two": 0.0}
+    for _ in range(rounds):
+        two = speed(root, ("two", train(root, "two", 2, every, [])))
+        alone = [(name, train(root, name, 1, every, [])) for name in ("a", "b")]
+        two_alone = speed(root, *alone)
+        one = speed(root, ("one", train(root, "one", 1, every, [])))
+        for name, value in (("one", one), ("two_alone", two_alone), ("two", two)):
+            best[name] = max(best[name], value)
+    for name, value in best.items():
+        Figure(f"{name}_frames_per_s", value, "frames/s").show()
+    Figure("two_workers_vs_two_alone", best["two"] / best["two_alone"], "ratio", ">= 0.97", command_line()).show()
+    Figure("two_workers_vs_one", best["two"] / best["one"], "ratio", ">= 1.75", command_line()).show()
+
+
+def project(root: Path) -> None:
+    """The efficiency of many workers, from the ledger of two."""
+    speed(root, ("big", train(root, "big", 2, "10 minibatches", [*BIG, "--optim.name", "sgd"])))
+    with open(root / "big" / "ledger.tsv", newline="") as f:
+        rows = [row for row in csv.DictReader(f, delimiter="\t") if int(row["exchange"]) > 1]  # the first one warms up
+    compute, wait, send, sent = (
+        statistics.median(float(row[name]) for row in rows) for name in ("compute_s", "wait_s", "send_s", "bytes")
+    )
+    for name, value in (("compute", compute), ("wait", wait), ("send", send)):
+        Figure(f"exchange_{name}_s", value, "s").show()
+    for workers in (16, 32):
+        exchange = (send + sent / LINK) * 2 * (workers - 1) / workers
+        efficiency = compute / (compute + wait * LARGEST[workers] / LARGEST[2] + exchange)
+        Figure(f"projected_efficiency_{workers}", efficiency, "ratio", ">= 0.90", command_line()).show()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=15.0, help="of frames in an epoch")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--every", default="10 minibatches")
+    parser.add_argument("--no-projection", action="store_true")
     args = parser.parse_args()
-    best = {"one": 0.0, "two_alone": 0.0, "two": 0.0}
     with tempfile.TemporaryDirectory() as directory:
-        root = Path(directory)
-        corpus(root, args.minutes)
-        for _ in range(args.rounds):
-            two = speed(root, ("two", train(root, "two", 2, args.every)))
-            alone = [(name, train(root, name, 1, args.every)) for name in ("a", "b")]
-            two_alone = speed(root, *alone)
-            one = speed(root, ("one", train(root, "one", 1, args.every)))
-            for name, value in (("one", one), ("two_alone", two_alone), ("two", two)):
-                best[name] = max(best[name], value)
-    for name, value in best.items():
-        Figure(f"{name}_frames_per_s", value, "frames/s").show()
-    Figure("two_workers_vs_two_alone", best["two"] / best["two_alone"], "ratio", ">= 0.97", command_line()).show()
-    Figure("two_workers_vs_one", best["two"] / best["one"], "ratio", ">= 1.75", command_line()).show()
+        corpus(Path(directory), args.minutes)
+        compare(Path(directory), args.rounds, args.every)
+    if not args.no_projection:
+        with tempfile.TemporaryDirectory() as directory:
+            corpus(Path(directory), 4.3, BIG_PDFS)  # 50 minibatches for each
+            project(Path(directory))
 
 
 if __name__ == "__main__":
