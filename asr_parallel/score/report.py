@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from asr_parallel.score.align import Pair
 from asr_parallel.score.wer import Counts, SetScore, UttScore
@@ -14,13 +15,22 @@ GAP = "<eps>"  # stands where the other side has no word, as in Kaldi's align-te
 
 def per_spk(score: SetScore) -> str:
     """Columns of sclite's summary, as counts and percentages; one row a speaker and the sum."""
+    return _per_group("spk", score.speakers(), score.counts)
+
+
+def per_subset(score: SetScore) -> str:
+    """The same for the labels of segments; an utterance counts in each of its subsets, and once in the sum."""
+    return _per_group("subset", score.subsets(), score.counts)
+
+
+def _per_group(what: str, groups: Mapping[str, Counts], sum_of_all: Counts) -> str:
     kinds = ["corr", "sub", "del", "ins", "err"]
-    head = ["spk", "sents", "words", *kinds, "s.err", *(f"{k}%" for k in kinds), "s.err%"]
-    rows = [*score.speakers().items(), ("SUM", score.counts)]
-    return "\n".join(["\t".join(head)] + ["\t".join([spk, *_spk_fields(c)]) for spk, c in rows]) + "\n"
+    head = [what, "sents", "words", *kinds, "s.err", *(f"{k}%" for k in kinds), "s.err%"]
+    rows = [*groups.items(), ("SUM", sum_of_all)]
+    return "\n".join(["\t".join(head)] + ["\t".join([name, *_group_fields(c)]) for name, c in rows]) + "\n"
 
 
-def _spk_fields(c: Counts) -> list[str]:
+def _group_fields(c: Counts) -> list[str]:
     kinds = (c.words - c.subs - c.dels, c.subs, c.dels, c.ins, c.errors)
     shares = [f"{100 * k / c.words:.1f}" if c.words else "nan" for k in kinds]
     return [str(n) for n in (c.sents, c.words, *kinds, c.wrong)] + [*shares, f"{c.ser:.1f}"]
@@ -86,3 +96,17 @@ def confusions(score: SetScore) -> str:
         lines = [f"{n:6d} {what}" for what, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
         blocks.append("\n".join([f"# {title}: {sum(counts.values())} in {len(counts)} kinds", *lines]) + "\n")
     return "\n".join(blocks)
+
+
+def trn(score: SetScore, side: Literal[0, 1]) -> str:
+    """References (0) or hypotheses (1) for ``sclite -i spu_id -s -e utf-8``: the words as they were compared.
+
+    sclite takes what stands before the first ``-`` of an id for the speaker.
+    """
+    lines = []
+    for u in score.utts:
+        spk = u.spk.replace("-", "_")
+        utt = u.utt if u.utt.startswith(f"{spk}-") else f"{spk}-{u.utt}"
+        words = [word for pair in u.pairs if (word := pair[side]) is not None]
+        lines.append(" ".join([*words, f"({utt})"]) + "\n")
+    return "".join(lines)

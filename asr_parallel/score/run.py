@@ -1,37 +1,50 @@
-"""Verb ``score``: tune (lmwt, wip) on each dev set, report WER on its test set."""
+"""Verb ``score``.  Of lattices: tune (lmwt, wip) on a dev set, report WER on its test sets; of files: ``files.py``."""
 
 from __future__ import annotations
 
-import math
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from asr_parallel.config import ScoreConfig, cuts_path
-from asr_parallel.files import write_json, write_text
+from asr_parallel.files import write_text
 from asr_parallel.log import UserError, logger
-from asr_parallel.score import report
-from asr_parallel.score.references import Reference, load_references
-from asr_parallel.score.significance import bootstrap
+from asr_parallel.score.align import COSTS
+from asr_parallel.score.files import score_files
+from asr_parallel.score.references import load_cuts, references
+from asr_parallel.score.sources import refuse_idle, wording_of
+from asr_parallel.score.summary import figures, warn, write_details
+from asr_parallel.score.timed import stm_line
+from asr_parallel.score.transcripts import Utterance
 from asr_parallel.score.tune import Point, choose, edge_warnings, score_grid
 from asr_parallel.score.wer import Counts, SetScore, kaldi_line, kaldi_report, score_set
+from asr_parallel.score.wording import Wording
 
 log = logger(__name__)
 Grid = dict[Point, dict[str, list[str]]]
 
 
 def run(config: ScoreConfig) -> None:
-    """Score every DEV:TEST pair of ``config``; print the table.  Raises UserError on bad pairs, ids or ranges."""
+    """Score ``config.hyp`` against ``config.ref``, or every DEV:TEST pair; print what came out.
+
+    Raises UserError on bad files, pairs, ids or ranges.
+    """
+    if config.of_files:
+        score_files(config)
+        return
+    refuse_idle(config, ("format", "hyp_format", "utt2spk", "out"), "is for --ref and --hyp, not for lattices")
     pairs = parse_pairs(config.pairs)
     if not config.lmwt or not config.wip:
         raise UserError("--lmwt and --wip need at least one value each")
     if min(config.lmwt) <= 0:
         raise UserError(f"--lmwt {min(config.lmwt)}: LM weights must be positive (acoustic scores are divided by them)")
+    wording = wording_of(config)
     rows = []
     for dev, tests in pairs.items():
-        rows += _score_group(config, dev, tests)
-    print(table(rows), flush=True)
+        rows += _score_group(config, dev, tests, wording)
+    print(json.dumps(rows, indent=1, ensure_ascii=False) if config.json else table(rows), flush=True)
 
 
 def parse_pairs(pairs: Sequence[str]) -> dict[str, list[str]]:
@@ -48,22 +61,23 @@ def parse_pairs(pairs: Sequence[str]) -> dict[str, list[str]]:
     return tests
 
 
-def _score_group(config: ScoreConfig, dev: str, tests: Sequence[str]) -> list[dict[str, Any]]:
+def _score_group(config: ScoreConfig, dev: str, tests: Sequence[str], wording: Wording) -> list[dict[str, Any]]:
     """Tune on ``dev``, then score it and its test sets at the point found; their summaries."""
-    refs = load_references(cuts_path(config.data, dev))
+    said = load_cuts(cuts_path(config.data, dev))
+    refs = references(said, wording)
     grid = _hypotheses(config, dev, config.lmwt, config.wip)
     where = config.model / f"decode_{dev}"
-    scores = score_grid(refs, grid, str(where))
+    scores = score_grid(refs, grid, str(where), config.mode or "all", COSTS[config.costs], wording)
     point = choose(scores)
     for warning in edge_warnings(point, scores):
         log.warning("%s: %s", dev, warning)
     missing = len(refs.keys() - grid[point].keys())
     _write_wer_files(where, scores, point, missing)
-    rows = [_report(config, dev, dev, point, refs, grid[point])]
+    rows = [_report(config, dev, dev, point, said, grid[point], wording)]
     for test in tests:
-        refs = load_references(cuts_path(config.data, test))
+        said = load_cuts(cuts_path(config.data, test))
         hyps = _hypotheses(config, test, [point[0]], [point[1]])[point]
-        rows.append(_report(config, test, dev, point, refs, hyps))
+        rows.append(_report(config, test, dev, point, said, hyps, wording))
     return rows
 
 
@@ -90,64 +104,32 @@ def _failed(flag: object) -> bool:
 
 
 def _report(
-    config: ScoreConfig, name: str, dev: str, point: Point, refs: dict[str, Reference], hyps: dict[str, list[str]]
+    config: ScoreConfig,
+    name: str,
+    dev: str,
+    point: Point,
+    said: dict[str, Utterance],
+    hyps: dict[str, list[str]],
+    wording: Wording,
 ) -> dict[str, Any]:
     """Write everything about ``name`` at ``point``; give its summary, which is also ``score.json``."""
     where = config.model / f"decode_{name}"
-    score = score_set(refs, hyps, str(where))
+    words = {utt: wording.words(" ".join(hyp), "hyp", utt) for utt, hyp in hyps.items()}
+    score = score_set(references(said, wording), words, str(where), config.mode or "all", COSTS[config.costs])
     if name != dev:
         _write_wer_files(where, {point: score.counts}, point, len(score.missing))
-    _warn(name, score)
+    warn(name, score)
     summary = summarise(score, name, dev, point, config.seed)
-    write_text(where / "per_spk.tsv", report.per_spk(score))
-    write_text(where / "per_utt.tsv", report.per_utt_table(score))
-    write_text(where / "per_utt.txt", report.per_utt(score.utts))
-    write_text(where / "confusions.txt", report.confusions(score))
-    write_json(where / "score.json", summary)
+    write_details(where, score, summary)
+    if all(u.seconds for u in said.values()):
+        lines = [stm_line(utt, u.spk, u.seconds, wording.text(u.text, "ref")) for utt, u in said.items()]
+        write_text(where / "ref.stm", "".join(lines))
     return summary
 
 
-def _warn(name: str, score: SetScore) -> None:
-    if score.missing:
-        some = ", ".join(score.missing[:5]) + (" ..." if len(score.missing) > 5 else "")
-        log.warning("%s: %d utterances have no hypothesis and count as deleted: %s", name, len(score.missing), some)
-    silent = [u for u in score.utts if u.counts.words == 0]
-    if silent:
-        inserted = sum(u.counts.ins for u in silent)
-        log.warning("%s: %d references are empty; %d insertions there count", name, len(silent), inserted)
-
-
 def summarise(score: SetScore, name: str, dev: str, point: Point, seed: int) -> dict[str, Any]:
-    """Content of ``score.json``; rates in percent, null where there is no reference word."""
-    c = score.counts
-    utts = score.utts
-    interval = bootstrap(
-        [u.counts.errors for u in utts], [u.counts.words for u in utts], [u.spk for u in utts], seed=seed
-    )
-    return {
-        "set": name,
-        "tuned_on": dev,
-        "lmwt": point[0],
-        "wip": point[1],
-        "wer": _finite(c.wer),
-        "ci95": [round(interval.low, 4), round(interval.high, 4)] if interval else None,
-        "ci95_unit": interval.unit if interval else None,
-        "errors": c.errors,
-        "words": c.words,
-        "ins": c.ins,
-        "del": c.dels,
-        "sub": c.subs,
-        "utts": c.sents,
-        "ser": _finite(c.ser),
-        "wrong_utts": c.wrong,
-        "empty_references": sum(u.counts.words == 0 for u in utts),
-        "missing": score.missing,
-        "spk_wer": {spk: _finite(part.wer) for spk, part in score.speakers().items()},
-    }
-
-
-def _finite(value: float) -> float | None:
-    return round(value, 4) if math.isfinite(value) else None
+    """Content of ``score.json``: what was chosen where, and the figures."""
+    return {"set": name, "tuned_on": dev, "lmwt": point[0], "wip": point[1]} | figures(score, seed)
 
 
 def _write_wer_files(where: Path, scores: dict[Point, Counts], best: Point, missing: int) -> None:

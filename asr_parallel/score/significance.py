@@ -33,7 +33,7 @@ class Comparison:
     """System B against system A on the same utterances, in percent.
 
     ``relative`` is (A - B) / A: positive if B is better; nan if A has no errors.  ``low`` and ``high`` bound the
-    difference A - B (95 %, absolute).  ``p_better`` is the share of draws in which B has fewer errors; equal
+    difference A - B (95 %, absolute).  ``p_better`` is the share of draws in which B has the lower rate; equal
     counts half, so that a system against itself has 0.5.
     """
 
@@ -44,6 +44,11 @@ class Comparison:
     high: float
     p_better: float
     unit: str
+
+    @property
+    def p(self) -> float:
+        """Two-sided p value: how often draws as far on the other side of "no difference" are to be expected."""
+        return 2 * min(self.p_better, 1 - self.p_better)
 
 
 def bootstrap(
@@ -69,19 +74,25 @@ def compare(
     spks: Sequence[str] = (),
     samples: int = SAMPLES,
     seed: int = 0,
+    words_b: Sequence[int] | None = None,
 ) -> Comparison | None:
-    """Paired bootstrap: both systems see the same draws [U].  None if there is no reference word."""
-    if not np.sum(words):
+    """Paired bootstrap: both systems see the same draws [U].  None if there is no reference word.
+
+    Alternates may give B other reference words, ``words_b``.
+    """
+    words_b = words if words_b is None else words_b
+    if not (np.sum(words) and np.sum(words_b)):
         return None
-    columns, unit = _grouped(np.array([errors_a, words, errors_b], dtype=np.int64), spks)
+    columns, unit = _grouped(np.array([errors_a, words, errors_b, words_b], dtype=np.int64), spks)
     drawn = _draw(columns, samples, seed)
-    gain = drawn[0] - drawn[2]
-    low, high = np.percentile(100 * gain / drawn[1], [2.5, 97.5])
-    a, n, b = (int(column.sum()) for column in columns)
+    drawn = drawn[:, drawn[3] > 0]
+    gain = drawn[0] / drawn[1] - drawn[2] / drawn[3]
+    low, high = np.percentile(100 * gain, [2.5, 97.5])
+    a, n, b, n_b = (int(column.sum()) for column in columns)
     return Comparison(
         wer_a=100 * a / n,
-        wer_b=100 * b / n,
-        relative=100 * (a - b) / a if a else float("nan"),
+        wer_b=100 * b / n_b,
+        relative=100 * (1 - b * n / (a * n_b)) if a else float("nan"),
         low=float(low),
         high=float(high),
         p_better=float(np.mean((gain > 0) + 0.5 * (gain == 0))),

@@ -5,29 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from asr_parallel.score.align import align
+from asr_parallel.score.align import LEVENSHTEIN, Costs, align
+from asr_parallel.score.pairing import Mode, pair
 from asr_parallel.score.references import Reference
-from asr_parallel.score.wer import Counts, check_ids, count, total
+from asr_parallel.score.wer import Counts, count, total
+from asr_parallel.score.wording import PLAIN, Wording
 
 Point = tuple[int, float]  # (lmwt, wip)
 Hypotheses = Mapping[str, Sequence[str]]
 
 
 def score_grid(
-    refs: Mapping[str, Reference], grid: Mapping[Point, Hypotheses], what: str = "hypotheses"
+    refs: Mapping[str, Reference],
+    grid: Mapping[Point, Hypotheses],
+    what: str = "hypotheses",
+    mode: Mode = "all",
+    costs: Costs = LEVENSHTEIN,
+    wording: Wording = PLAIN,
 ) -> dict[Point, Counts]:
     """Counts of the set at each point.  Most points share most hypotheses: each distinct one is aligned once."""
     known: dict[tuple[str, tuple[str, ...]], Counts] = {}
 
-    def counts(utt: str, ref: Reference, hyp: tuple[str, ...]) -> Counts:
+    def counts(utt: str, hyp: tuple[str, ...]) -> Counts:
         if (utt, hyp) not in known:
-            known[utt, hyp] = count(align(ref.words, hyp))
+            known[utt, hyp] = count(align(refs[utt].words, wording.words(" ".join(hyp), "hyp", utt), costs))
         return known[utt, hyp]
 
     scores = {}
     for point, hyps in grid.items():
-        check_ids(refs, hyps, what)
-        scores[point] = total(counts(utt, ref, tuple(hyps.get(utt, ()))) for utt, ref in refs.items())
+        scored = pair(refs, hyps, mode, what).scored
+        scores[point] = total(counts(utt, tuple(hyps.get(utt, ()))) for utt in scored)
     return scores
 
 

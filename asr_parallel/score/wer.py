@@ -1,17 +1,19 @@
-"""Word error rate of a set: errors of all utterances over reference words of all utterances.
+"""Word, character and sentence error rates of a set: sums of errors over sums of reference words.
 
-Nothing is left out: an utterance without hypothesis is scored as all deleted and listed, insertions against an
-empty reference count, and without any reference word there is no rate (``nan``, or ``inf`` if there are errors).
+Insertions against an empty reference count, and without any reference word there is no rate (``nan``, or ``inf`` if
+there are errors).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from asr_parallel.log import UserError
-from asr_parallel.score.align import Pair, align
+from asr_parallel.score.align import LEVENSHTEIN, Costs, Pair, TooLong, align
+from asr_parallel.score.network import Words, letters
+from asr_parallel.score.pairing import Mode, pair
 from asr_parallel.score.references import Reference
 
 
@@ -63,55 +65,80 @@ def total(counts: Iterable[Counts]) -> Counts:
 
 @dataclass(frozen=True)
 class UttScore:
-    """One utterance: who, how the words were aligned, what that counts."""
+    """One utterance: who, how the words were aligned, what that counts.
+
+    ``chars`` counts characters in the place of words; None if they are too many, or were not looked at.
+    """
 
     utt: str
     spk: str
     pairs: list[Pair]
     counts: Counts
+    chars: Counts | None = None
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class SetScore:
-    """All utterances of a set in the order of the references; ``missing`` had no hypothesis (all deleted)."""
+    """All utterances that were scored, in the order of the references.
+
+    ``missing`` had no hypothesis: they count as all deleted, or are left out (``pairing.py``).  ``extra`` had no
+    reference and are left out.
+    """
 
     utts: list[UttScore]
     missing: list[str]
+    extra: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> Counts:
         return total(u.counts for u in self.utts)
 
+    @property
+    def chars(self) -> Counts | None:
+        """Characters in the place of words; a sentence is wrong if a character is.  None if an utterance has None."""
+        parts = [u.chars for u in self.utts if u.chars]
+        return total(parts) if len(parts) == len(self.utts) else None
+
     def speakers(self) -> dict[str, Counts]:
         """Counts of each speaker, sorted by name."""
-        parts: dict[str, list[Counts]] = {}
-        for u in self.utts:
-            parts.setdefault(u.spk, []).append(u.counts)
-        return {spk: total(parts[spk]) for spk in sorted(parts)}
+        return _grouped((u.spk, u.counts) for u in self.utts)
+
+    def subsets(self) -> dict[str, Counts]:
+        """Counts of each label, sorted by name; an utterance may have several."""
+        return _grouped((label, u.counts) for u in self.utts for label in u.labels)
 
 
-def check_ids(refs: Mapping[str, Reference], hyps: Mapping[str, Sequence[str]], what: str = "hypotheses") -> list[str]:
-    """Ids without hypothesis.  UserError if there are hypotheses without reference, or none with."""
-    extra = [utt for utt in hyps if utt not in refs]
-    if extra:
-        raise UserError(
-            f"{what}: {len(extra)} of {len(hyps)} utterances have no reference, e.g. {', '.join(extra[:3])}. "
-            "Were they decoded from another set or another version of it? Decode again, or restore the cuts"
-        )
-    missing = [utt for utt in refs if utt not in hyps]
-    if len(missing) == len(refs):
-        raise UserError(f"{what}: none of the {len(refs)} reference utterances has a hypothesis; decode first")
-    return missing
+def _grouped(pairs: Iterable[tuple[str, Counts]]) -> dict[str, Counts]:
+    parts: dict[str, list[Counts]] = {}
+    for name, counts in pairs:
+        parts.setdefault(name, []).append(counts)
+    return {name: total(parts[name]) for name in sorted(parts)}
 
 
-def score_set(refs: Mapping[str, Reference], hyps: Mapping[str, Sequence[str]], what: str = "hypotheses") -> SetScore:
-    """Align every reference; a missing hypothesis is an empty one.  ``what`` names the hypotheses in errors."""
-    missing = check_ids(refs, hyps, what)
-    utts = []
-    for utt, ref in refs.items():
-        pairs = align(ref.words, hyps.get(utt, ()))
-        utts.append(UttScore(utt, ref.spk, pairs, count(pairs)))
-    return SetScore(utts, missing)
+def score_set(
+    refs: Mapping[str, Reference],
+    hyps: Mapping[str, Words],
+    what: str = "hypotheses",
+    mode: Mode = "all",
+    costs: Costs = LEVENSHTEIN,
+) -> SetScore:
+    """Align every reference that ``mode`` wants scored.  ``what`` names the hypotheses in errors."""
+    pairing = pair(refs, hyps, mode, what)
+    utts = [_score(utt, refs[utt], hyps.get(utt, ()), costs) for utt in pairing.scored]
+    return SetScore(utts, pairing.missing, pairing.extra)
+
+
+def _score(utt: str, ref: Reference, hyp: Words, costs: Costs) -> UttScore:
+    try:
+        pairs = align(ref.words, hyp, costs)
+    except TooLong as e:
+        raise UserError(f"{utt}: {e}; cut it into segments") from None
+    try:
+        chars = count(align(letters(ref.words), letters(hyp), costs))
+    except TooLong:
+        chars = None
+    return UttScore(utt, ref.spk, pairs, count(pairs), chars, ref.labels)
 
 
 def kaldi_line(c: Counts, missing: int = 0) -> str:
@@ -121,7 +148,7 @@ def kaldi_line(c: Counts, missing: int = 0) -> str:
 
 
 def kaldi_report(c: Counts, missing: int = 0) -> str:
-    """The three lines of ``compute-wer --mode=all``, which treats absent hypotheses as empty."""
+    """The three lines of ``compute-wer``."""
     return (
         f"{kaldi_line(c, missing)}\n%SER {c.ser:.2f} [ {c.wrong} / {c.sents} ]\n"
         f"Scored {c.sents} sentences, {missing} not present in hyp.\n"

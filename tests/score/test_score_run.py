@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,6 +100,53 @@ def test_points_of_an_earlier_run_do_not_stay(config):
     run(config)
     assert not stale.exists()
     assert kept.exists()
+
+
+def test_modes_for_what_the_decoder_gave_up_on(config):
+    with pytest.raises(UserError, match=r"decode_test: 1 of 3 utterances have no hypothesis, e\.g\. joe-4"):
+        run(replace(config, mode="strict"))
+    run(replace(config, mode="present"))
+    summary = json.loads((config.model / "decode_test" / "score.json").read_text())
+    assert (summary["missing"], summary["utts"], summary["words"], summary["wer"]) == (["joe-4"], 2, 5, 0.0)
+
+
+def test_filters_and_case_count_in_tuning_too(config, tmp_path):
+    (tmp_path / "f.glm").write_text("[X] => [d]\n")
+    run(replace(config, filter=[tmp_path / "f.glm"], fold_case=True))
+    dev = config.model / "decode_dev"
+    assert (dev / "wer_10_0.0").read_text().startswith("%WER 16.67 [ 1 / 6")  # D is right, F is not
+
+
+def test_best_value_at_the_edge_is_a_warning(config, monkeypatch):
+    said = []
+    monkeypatch.setattr(verb.log, "warning", lambda message, *values: said.append(message % values))
+    run(replace(config, lmwt=[9, 10]))
+    assert [s for s in said if "edge" in s] == [
+        "dev: the best lmwt, 9, is at the edge of the values tried (9 to 10): a wider range may do better"
+    ]
+
+
+def test_options_for_files_are_refused(config, tmp_path):
+    with pytest.raises(UserError, match="--utt2spk is for --ref and --hyp"):
+        run(replace(config, utt2spk=tmp_path))
+
+
+def test_files_for_sclite(config):
+    run(config)
+    test = config.model / "decode_test"
+    assert (test / "hyp.trn").read_text() == "A B (bud-1)\nC D E (joe-3)\n(joe-4)\n"
+    assert not (test / "ref.stm").exists()  # these cuts do not say how long they are
+    with gzip.open(config.data / "test" / "cuts.jsonl.gz", "wt") as f:
+        for utt, text in TEXTS["test"].items():
+            f.write(json.dumps({"id": utt, "duration": 2.25, "supervisions": [{"text": text}]}) + "\n")
+    run(config)
+    assert (test / "ref.stm").read_text().splitlines()[1] == "joe-3 1 unknown 0.00 2.25 C D E"
+
+
+def test_json_instead_of_a_table(config, capsys):
+    run(replace(config, json=True))
+    rows = json.loads(capsys.readouterr().out)
+    assert [(r["set"], r["errors"]) for r in rows] == [("dev", 0), ("test", 1)]
 
 
 def test_result_is_reproducible(config):

@@ -76,7 +76,23 @@ def test_no_words_no_interval_and_empty_references_survive():
 def test_a_system_against_itself_is_even():
     errors, words = one_word_utts(100, 30)
     result = compare(errors, errors, words)
-    assert (result.p_better, result.relative, result.low, result.high) == (0.5, 0, 0, 0)
+    assert (result.p_better, result.relative, result.low, result.high, result.p) == (0.5, 0, 0, 0, 1)
+
+
+def test_p_is_that_of_a_normal_test():
+    # one utterance in 25 is better and one in 40 worse
+    gain = np.repeat([1, -1, 0], [40, 25, 935])
+    result = compare([1] * 1000, list(1 - gain), [1] * 1000)
+    z = gain.mean() / (gain.std() / math.sqrt(1000))
+    assert result.p == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.015)
+
+
+def test_other_reference_words_of_the_new_system():
+    errors, words = one_word_utts(100, 30)
+    result = compare(errors, errors, words, words_b=[2] * 100)
+    assert (result.wer_a, result.wer_b, result.relative, result.p_better) == (30, 15, 50, 1)
+    assert result.low < 15 < result.high
+    assert result.high - result.low == pytest.approx(2 * 1.96 * 50 * math.sqrt(0.21 / 100), rel=0.1)
 
 
 def test_pairing_sees_what_two_intervals_hide():

@@ -44,5 +44,5 @@ def test_grid_counts_equal_those_of_the_set():
 
 
 def test_foreign_hypotheses_are_refused():
-    with pytest.raises(UserError, match="lattices of dev: 1 of 1 utterances have no reference"):
-        score_grid({"a": Reference("s", ["A"])}, {(7, 0.0): {"z": ["A"]}}, "lattices of dev")
+    with pytest.raises(UserError, match="lattices of dev: 1 of 2 utterances have no reference"):
+        score_grid({"a": Reference("s", ["A"])}, {(7, 0.0): {"a": ["A"], "z": ["A"]}}, "lattices of dev")

@@ -1,12 +1,11 @@
-import gzip
-import json
 import math
 
 import pytest
 
 from asr_parallel.log import UserError
-from asr_parallel.score.references import Reference, load_references, split_words
-from asr_parallel.score.report import confusions, per_spk, per_utt, per_utt_table
+from asr_parallel.score.references import Reference
+from asr_parallel.score.report import confusions, per_spk, per_subset, per_utt, per_utt_table, trn
+from asr_parallel.score.scored import load_scored
 from asr_parallel.score.wer import Counts, kaldi_line, kaldi_report, score_set
 
 
@@ -108,49 +107,73 @@ def test_confusions_most_frequent_first():
     ]
 
 
-def test_only_ascii_blanks_split_words():
-    assert split_words("  A\tB \n C\r\n") == ["A", "B", "C"]
-    assert split_words("A\u00a0B C\u3000D") == ["A\u00a0B", "C\u3000D"]
-    assert split_words("") == []
+def test_characters_are_counted_without_blanks():
+    score = score_set(refs(a1="AB CD", a2="日本 X"), {"a1": ["ABC", "D"], "a2": ["日", "X"]})
+    assert score.counts.errors == 3
+    assert (score.chars.words, score.chars.errors, score.chars.dels, score.chars.wrong) == (7, 1, 1, 1)
 
 
-def write_cuts(path, cuts):
-    with gzip.open(path, "wt", encoding="utf-8") as f:
-        f.writelines(json.dumps(c) + "\n" if isinstance(c, dict) else c + "\n" for c in cuts)
-    return path
+def test_what_is_too_long_by_characters_has_no_rate_of_them(monkeypatch):
+    monkeypatch.setattr("asr_parallel.score.align.MAX_CELLS", 20)
+    score = score_set(refs(a1="LONGER WORDS", a2="A"), {"a1": ["LONG", "WORDS"], "a2": ["A"]})
+    assert (score.counts.errors, score.chars) == (1, None)
+    with pytest.raises(UserError, match="a1: 5 against 6 are too many for one alignment; cut it into segments"):
+        score_set(refs(a1="A B C D"), {"a1": list("VWXYZ")})
 
 
-def cut(utt, text, spk="s"):
-    return {"id": utt, "type": "MonoCut", "supervisions": [{"id": utt, "text": text, "speaker": spk}]}
+def test_subsets_of_labelled_utterances():
+    said = {
+        "u1": Reference("a", ["A", "B"], ("all", "f")),
+        "u2": Reference("a", ["C"], ("all",)),
+        "u3": Reference("b", ["D"]),
+    }
+    score = score_set(said, {"u1": ["A", "X"], "u2": ["C"], "u3": []})
+    assert {name: (c.words, c.errors) for name, c in score.subsets().items()} == {"all": (3, 1), "f": (2, 1)}
+    rows = [line.split("\t")[:3] for line in per_subset(score).splitlines()]
+    assert rows == [["subset", "sents", "words"], ["all", "2", "3"], ["f", "1", "2"], ["SUM", "3", "4"]]
 
 
-def test_references_come_from_the_cuts(tmp_path):
-    path = write_cuts(tmp_path / "cuts.jsonl.gz", [cut("s-1", "A B"), cut("s-2", "")])
-    assert load_references(path) == {"s-1": Reference("s", ["A", "B"]), "s-2": Reference("s", [])}
+def test_trn_ids_begin_with_the_speaker_as_sclite_sees_it():
+    said = {"a-1": Reference("a", ["A"]), "u2": Reference("m-b", ["B", "C"]), "u3": Reference("b", [])}
+    score = score_set(said, {"a-1": ["A"], "u2": [], "u3": ["X", "Y"]})
+    assert trn(score, 0).splitlines() == ["A (a-1)", "B C (m_b-u2)", "(b-u3)"]
+    assert trn(score, 1).splitlines() == ["A (a-1)", "(m_b-u2)", "X Y (b-u3)"]
+
+
+@pytest.fixture
+def written(tmp_path):
+    score = score_set(refs(a1="A B", b1="", c1="D <eps>"), {"a1": ["X", "A"], "b1": [], "c1": ["<eps>"]})
+    (tmp_path / "per_utt.txt").write_text(per_utt(score.utts), encoding="utf-8")
+    (tmp_path / "per_utt.tsv").write_text(per_utt_table(score), encoding="utf-8")
+    return tmp_path, score
+
+
+def test_alignments_are_read_back(written):
+    folder, score = written
+    found = load_scored(folder)
+    assert [(u.utt, u.spk, u.pairs, u.counts) for u in found.utts] == [
+        (u.utt, u.spk, u.pairs, u.counts) for u in score.utts
+    ]
 
 
 @pytest.mark.parametrize(
-    ("second", "message"),
+    ("file", "old", "new", "message"),
     [
-        (cut("s-1", "C"), "2: s-1 is there twice"),
-        ({"id": "s-2", "supervisions": []}, "2: want a cut with one supervision"),
-        (cut("s-2", None), "2: want a cut with one supervision"),
-        ("{no json", "2: want a cut with one supervision"),
+        ("per_utt.txt", "a1 op  ", "a1 opp ", r"per_utt\.txt:3: want"),
+        ("per_utt.txt", "a1 ref  ", "zz ref  ", r"per_utt\.txt:1: want"),
+        ("per_utt.txt", "a1 hyp    X    A", "a1 hyp    X", r"the lines of a1 are not whole"),
+        ("per_utt.tsv", "utt\tspk", "spk\tutt", r"per_utt\.tsv: want columns"),
     ],
 )
-def test_bad_references_are_named(tmp_path, second, message):
-    path = write_cuts(tmp_path / "cuts.jsonl.gz", [cut("s-1", "A B"), second])
+def test_damaged_alignments_are_named(written, file, old, new, message):
+    folder, _ = written
+    text = (folder / file).read_text(encoding="utf-8")
+    assert old in text
+    (folder / file).write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(UserError, match=message):
-        load_references(path)
+        load_scored(folder)
 
 
-def test_damaged_or_absent_manifest(tmp_path):
-    path = write_cuts(tmp_path / "cuts.jsonl.gz", [cut(f"s-{i}", "A B") for i in range(50)])
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match="damaged"):
-        load_references(path)
-    with pytest.raises(UserError, match="no such file"):
-        load_references(tmp_path / "none.jsonl.gz")
-    with pytest.raises(UserError, match="no cuts"):
-        load_references(write_cuts(path, []))
+def test_what_was_not_scored_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"per_utt\.txt: no such file; score first"):
+        load_scored(tmp_path)
