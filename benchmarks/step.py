@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from asr_parallel.config import ModelConfig, OptimConfig
 from asr_parallel.data.frames import FrameSource
+from asr_parallel.heap import keep_freed_memory
 from asr_parallel.model import Dnn, make_model
 from asr_parallel.optim.optimizer import make_optimizer
 from asr_parallel.train.loop import count
@@ -223,6 +224,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--only", choices=[str(s) for s in SETTINGS], help="of the settings, this one")
     args = parser.parse_args()
+    keep_freed_memory()  # as `train` does
     with tempfile.TemporaryDirectory() as directory:
         features, labels = sparse_set(Path(directory), 1.0, noise=True)
         frames = FrameSource(features, labels, features.utts, CONTEXT, args.batch, seed=0)

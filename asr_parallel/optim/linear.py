@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from asr_parallel.layers import InPlace
 
+BLOCK = 2**19  # values of a gradient of lower precision that are made at a time: they stay in the cache
+
 
 class Rule(Protocol):
     """What is done to the two sides of a gradient ``D^T X`` before they are multiplied."""
@@ -78,8 +80,10 @@ def _add(
             target.zero_()
     if x.dtype == weight.dtype:
         torch.addmm(weight, deriv.T, x, beta=float(keep), alpha=scale, out=weight)
-    else:  # of lower precision
-        weight.add_(deriv.T @ x, alpha=scale)
+    else:  # of lower precision; a gradient as a whole would be memory that the system must find and clear each time
+        rows = max(1, BLOCK // x.shape[1])
+        for some, of_some in zip(weight.split(rows), deriv.T.split(rows)):
+            some.add_(of_some @ x, alpha=scale)
     if bias is not None:
         targets[1].add_(bias, alpha=scale)
 
@@ -101,7 +105,7 @@ class _Chain(torch.autograd.Function):
         for i, layer in enumerate(layers):
             if i and between:
                 between.forward(x)
-            weight, bias = layer.weight.detach().to(dtype), layer.bias
+            weight, bias = layer.weight_in(dtype), layer.bias
             ctx.inputs.append(x)
             ctx.weights.append(weight)
             x = F.linear(x, weight, bias if bias is None else bias.detach().to(dtype))
@@ -130,15 +134,25 @@ class Linear(nn.Linear):
         self.weight = layer.weight
         self.register_parameter("bias", layer.bias)
         self.rule, self.sink = rule, cast(Sink | None, None)
+        self.low = cast(Tensor | None, None)  # memory of the weight in lower precision
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy is not the optimizer's any more."""
-        return self.__dict__ | {"sink": None}
+        return self.__dict__ | {"sink": None, "low": None}
 
     def forward(self, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled() or not self.weight.requires_grad:
             return super().forward(x)
         return chain(x, [self])
+
+    def weight_in(self, dtype: torch.dtype) -> Tensor:
+        """The weight as ``dtype``; valid until it changes."""
+        weight = self.weight.detach()
+        if dtype == weight.dtype:
+            return weight
+        if self.low is None or (self.low.dtype, self.low.device) != (dtype, weight.device):
+            self.low = torch.empty_like(weight, dtype=dtype)
+        return self.low.copy_(weight)
 
     def backward_of(self, x: Tensor, deriv: Tensor) -> list[Tensor | None]:
         """The gradients of weight and bias, if there is one; they are None if the sink has taken them."""
