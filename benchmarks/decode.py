@@ -1,6 +1,6 @@
 """Speed and word error rate of decoding over beams, with the peers of the same library.
 
-    python benchmarks/decode.py --model exp/fotaq/dnn --graph exp/fotaq/tri/graph [--sets dev_joe dev_new]
+    python benchmarks/decode.py --model exp/fotaq/dnn --graph exp/fotaq/sat/graph [--sets dev_joe dev_new]
 
 For each beam a sample of the utterances is decoded on one core.  The word error rate is that of the best
 LM weight and penalty on the sample itself, so it compares beams with each other and nothing else; ``--reference``
@@ -36,8 +36,9 @@ from asr_parallel.decode.decoder import Decoder
 from asr_parallel.decode.lattice import Lattices
 from asr_parallel.decode.search import Beams
 from asr_parallel.lang.arrays import read_const
-from asr_parallel.score.references import load_references
+from asr_parallel.score.references import load_cuts, references
 from asr_parallel.score.tune import choose, score_grid
+from asr_parallel.score.wording import Wording
 
 TARGET_XRT, TARGET_LOSS = 20.0, 0.2
 
@@ -54,7 +55,7 @@ class Sample:
     def of(cls, data: Path, sets: list[str], kind: str, size: int) -> Sample:
         feats, refs, seconds = {}, {}, 0.0
         for name in sets:
-            stored, texts = FeatureSet.open(data, name, kind), load_references(cuts_path(data, name))
+            stored, texts = FeatureSet.open(data, name, kind), references(load_cuts(cuts_path(data, name)), Wording())
             for utt in stored.utts[:: max(1, len(stored) * len(sets) // size)]:
                 feats[utt], refs[utt] = stored[utt], texts[utt]
                 seconds += float(stored.durations[stored.utts.index(utt)])
@@ -117,7 +118,7 @@ def figures(rows: list[dict[str, float]], default: float) -> list[Figure]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=Path("exp/fotaq/dnn"))
-    parser.add_argument("--graph", type=Path, default=Path("exp/fotaq/tri/graph"))
+    parser.add_argument("--graph", type=Path, default=Path("exp/fotaq/sat/graph"))
     parser.add_argument("--data", type=Path, default=Path("data/fotaq"))
     parser.add_argument("--sets", nargs="+", default=["dev_joe", "dev_new"])
     parser.add_argument("--utts", type=int, default=60, help="size of the sample")

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from asr_parallel.config import FeatureKind
-from asr_parallel.data.transforms import deltas
 from asr_parallel.log import UserError
 
 
@@ -53,15 +52,32 @@ def _dnn(model_dir: Path) -> Scorer:
 
 
 def _gmm(model_dir: Path) -> Scorer:
+    """A GMM; one that was trained speaker-adaptively takes adapted features as they are."""
     from asr_parallel.align.gmm import DiagGmm
 
-    gmm = DiagGmm.load(model_dir / "gmm.npz")
-    if gmm.dim % 3:
+    if (model_dir / "gmm_si.npz").exists():
+        gmm = DiagGmm.load(model_dir / "gmm.npz")
+        return Scorer("fmllr", gmm.dim, gmm.num_pdfs, gmm.log_likelihoods)
+    return _of_mfcc(model_dir, "gmm.npz")
+
+
+def first_pass_scorer(model_dir: Path) -> Scorer:
+    """The model for speakers who are not adapted yet, beside one that was trained speaker-adaptively."""
+    return _of_mfcc(model_dir, "gmm_si.npz")
+
+
+def _of_mfcc(model_dir: Path, name: str) -> Scorer:
+    from asr_parallel.align.gmm import DiagGmm
+    from asr_parallel.align.space import Space
+
+    gmm, space = DiagGmm.load(model_dir / name), Space.load(model_dir / "space.npz")
+    if not (dim := space.static_dim(gmm.dim)):
         raise UserError(
-            f"{model_dir / 'gmm.npz'} takes {gmm.dim} values: not static features with two orders of deltas"
+            f"{model_dir / name} takes {gmm.dim} values, which are neither static features with two orders of deltas "
+            "nor what space.npz gives: run `align` again"
         )
 
     def loglikes(feats: np.ndarray) -> np.ndarray:
-        return gmm.log_likelihoods(deltas(feats))
+        return gmm.log_likelihoods(space(feats))
 
-    return Scorer("mfcc", gmm.dim // 3, gmm.num_pdfs, loglikes)
+    return Scorer("mfcc", dim, gmm.num_pdfs, loglikes)

@@ -16,12 +16,13 @@ from asr_parallel.config import DecodeConfig
 from asr_parallel.data.feature_set import FeatureSet
 from asr_parallel.decode.acoustic import Scorer, load_scorer
 from asr_parallel.decode.decoder import Decoder
-from asr_parallel.decode.graph import tree_hash
+from asr_parallel.decode.graph_identity import tree_hash
+from asr_parallel.decode.kaldi_text import write_hypotheses
 from asr_parallel.decode.lattice import Lattices
 from asr_parallel.decode.search import Beams
 from asr_parallel.decode.search_graph import Graph
 from asr_parallel.decode.sets import NO_HYPOTHESIS, decode_set, too_many
-from asr_parallel.files import read_json, write_json, write_text
+from asr_parallel.files import read_json, write_json
 from asr_parallel.lang.lexicon import read_symbols
 from asr_parallel.log import UserError, logger
 
@@ -133,8 +134,7 @@ def _decode_set(config: DecodeConfig, decoder: Decoder, words: Sequence[str], fe
         feats.utts, [d.flag for d in result.decoded], [d.lattice for d in result.decoded], dict(enumerate(words))
     )
     lattices.save(out / "lattices.npz")
-    hyps = lattices.best_all(1 / config.acwt, 0.0)
-    write_text(out / "hyp.txt", "".join(" ".join([utt, *hyp]) + "\n" for utt, hyp in hyps.items()))
+    write_hypotheses(lattices.best_all(1 / config.acwt, 0.0), out / "hyp.txt")
     figures = {
         "word_arcs": round(len(lattices.lattice.src) / max(1, result.frames), 2),
         "cost": round(float(lattices.costs(1 / config.acwt, 0.0).sum()) / max(1, result.frames), 4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,10 +11,12 @@ import numpy as np
 
 from asr_parallel.decode.acoustic import Scorer
 from asr_parallel.decode.lattice import WordLattice
+from asr_parallel.decode.reach import Reach, reach
 from asr_parallel.decode.search import Beams, Found, Search
 from asr_parallel.decode.search_graph import Graph
 
 WIDER = (1.5, 2.5)  # beams to try when no path reached the end of the utterance, as multiples of `beam`
+NARROWER = (0.7, 0.5, 0.35)  # beams to try when memory did not suffice
 
 
 @dataclass(frozen=True)
@@ -60,40 +63,67 @@ class Decoder:
         return self.search(loglikes)
 
     def search(self, loglikes: np.ndarray) -> Decoded:
-        """Decode ``loglikes`` float32 [T, pdfs]; try wider beams if no path reaches a final state."""
-        partial = None
-        for i, factor in enumerate((1.0, *WIDER)):
+        """Decode ``loglikes`` float32 [T, pdfs]; try wider beams if no path reaches a final state, narrower ones if
+        memory does not suffice."""
+        try:
+            found = self._try(loglikes, 1.0)
+        except MemoryError:
+            return self._narrower(loglikes)
+        if found and found.ended:
+            return _decoded(found, self.beams.beam)
+        return self._wider(loglikes, found)
+
+    def _try(self, loglikes: np.ndarray, factor: float) -> Found | None:
+        beams = replace(self.beams, beam=factor * self.beams.beam, max_active=int(factor * self.beams.max_active))
+        return self._search.run(loglikes, self.acwt, beams)
+
+    def _narrower(self, loglikes: np.ndarray) -> Decoded:
+        """After the search ran out of memory."""
+        for factor in NARROWER:
             beam = factor * self.beams.beam
-            beams = replace(self.beams, beam=beam, max_active=int(factor * self.beams.max_active))
+            with contextlib.suppress(MemoryError):
+                if found := self._try(loglikes, factor):
+                    return _decoded(found, beam, f"beam {beam:g}: out of memory at {self.beams.beam:g}")
+                return failed(f"out of memory: use fewer jobs (and no path survives at beam {beam:g})")
+        return failed(f"out of memory: use fewer jobs (even at beam {NARROWER[-1] * self.beams.beam:g})")
+
+    def _wider(self, loglikes: np.ndarray, found: Found | None) -> Decoded:
+        """After the search found nothing, or only paths that do not end."""
+        partial, beam = found, self.beams.beam
+        for factor in WIDER:
             try:
-                found = self._search.run(loglikes, self.acwt, beams)
+                found = self._try(loglikes, factor)
             except MemoryError:  # wider beams would need still more
-                return partial or failed(f"out of memory at beam {beam:g}: narrow the beam, or use fewer jobs")
-            if found is None:
-                continue
-            decoded = _decoded(found, beam, retried=i > 0)
-            if found.ended:
-                return decoded
-            partial = decoded
-        return partial or failed(
-            f"no path survives, not even at beam {self.beams.beam * WIDER[-1]:g}: "
-            "the beam is too narrow, or the graph is not made for this model"
-        )
+                break
+            beam = factor * self.beams.beam
+            if found and found.ended:
+                return _decoded(found, beam, f"beam {beam:g}")
+            partial = found or partial
+        why = _why_lost(reach(self.graph, len(loglikes)), len(loglikes), beam)
+        return _decoded(partial, beam, why) if partial else failed(f"no path survives: {why}")
 
     @cached_property
     def _search(self) -> Search:
         return Search(self.graph)
 
 
-def _decoded(found: Found, beam: float, retried: bool) -> Decoded:
+def _decoded(found: Found, beam: float, reason: str = "") -> Decoded:
+    """``reason`` says what is not as it should be; without any the utterance is ``ok``."""
     lattice = WordLattice.of(found.arcs)
     if not len(lattice.src):
-        return Decoded(lattice, "empty", "the lattice has no path", found.emitting)
+        return Decoded(lattice, "empty", f"the lattice has no path at beam {beam:g}", found.emitting)
     if not found.ended:
-        return Decoded(
-            lattice, "partial", f"no path reaches a final state of the graph at beam {beam:g}", found.emitting
-        )
-    return Decoded(lattice, *(("retried", f"beam {beam:g}") if retried else ("ok", "")), found.emitting)
+        reason = f"no path reaches a final state of the graph: {reason}"
+        return Decoded(lattice, "partial", reason, found.emitting)
+    return Decoded(lattice, "retried" if reason else "ok", reason, found.emitting)
+
+
+def _why_lost(possible: Reach, frames: int, beam: float) -> str:
+    """Why no path of so many ``frames`` was found at ``beam``: there is none in the graph, or the beam lost it."""
+    if possible.frames == frames and possible.ends:
+        return f"the beam is too narrow (the graph has such paths, but beam {beam:g} loses them: give a wider --beam)"
+    path = "path of that length that ends" if possible.frames == frames else f"path of more than {possible.frames}"
+    return f"the graph is not made for this model or utterance (of {frames} frames, and it has no {path})"
 
 
 def _where_not_finite(values: np.ndarray) -> str:

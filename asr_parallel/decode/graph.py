@@ -7,20 +7,22 @@ and a self-loop ``-loop_scale * log(p_loop)``.  Everything that walks over all a
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from pathlib import Path
+from typing import Any
 
 import kaldifst
 import numpy as np
 from kaldifst import StdVectorFst
 
 from asr_parallel.align.hmm import HmmModel
+from asr_parallel.decode.graph_identity import content_hash, file_hash, is_made_of, tree_hash
+from asr_parallel.decode.graph_size import GraphSize, expected_size, refuse_if_too_large
 from asr_parallel.decode.utterance_graph import TrainingGraphs, check_phones
 from asr_parallel.files import atomic, write_json
+from asr_parallel.free_memory import available_memory, peak_memory
 from asr_parallel.lang.arrays import ARC, FstArrays
-from asr_parallel.lang.lexicon import read_symbols, write_symbols
+from asr_parallel.lang.lexicon import Lexicon, read_symbols, write_symbols
 from asr_parallel.log import UserError, logger
 
 __all__ = ["TrainingGraphs", "compile_graph"]
@@ -30,36 +32,60 @@ Pdfs = tuple[int, ...]  # of the HMM states of a phone in context
 
 
 def compile_graph(
-    lang_dir: Path, hmm: HmmModel, out_dir: Path, transition_scale: float = 1.0, self_loop_scale: float = 0.1
+    lang_dir: Path,
+    hmm: HmmModel,
+    out_dir: Path,
+    transition_scale: float = 1.0,
+    self_loop_scale: float = 0.1,
+    max_memory: float | None = None,
 ) -> None:
     """Write ``HCLG.fst`` (OpenFst ``const``), ``words.txt`` and ``graph.json`` (``tree_hash``, scales) to ``out_dir``.
 
     The steps of Kaldi's ``mkgraph.sh``: LG = min det (L o G), C o LG, H o CLG, min det, then self-loops.
     H has one entry for each different tuple of pdfs, not for each context.  Epsilons that stand for
     disambiguation symbols stay, since removing those of G's back-off would make the graph explode.
+    A graph that was made of the same content is kept.
 
     Raises:
-        UserError: files are missing or contradict each other.
+        UserError: files are missing or contradict each other, or it would take more than ``max_memory`` bytes
+            (by default what the machine has left).
     """
     lang_dir, out_dir = Path(lang_dir), Path(out_dir)
     symbols = read_symbols(lang_dir / "phones.txt")
     check_phones(lang_dir, symbols, hmm)
     words = read_symbols(lang_dir / "words.txt")
+    scales = {"transition_scale": transition_scale, "self_loop_scale": self_loop_scale}
+    content = content_hash(lang_dir, hmm, scales)
+    if is_made_of(out_dir, content):
+        log.info("%s: made of the same lexicon, grammar and model before, kept", out_dir / "HCLG.fst")
+        return
+    size = _expected(lang_dir, words, hmm.tree.context_width)
+    refuse_if_too_large(size, available_memory() if max_memory is None else max_memory)
+    log.info("HCLG: about %s expected", size)
     clg, contexts = context_grammar(lang_dir, symbols, hmm.tree.context_width)
     graph = add_self_loops(compose_hmms(clg, contexts, hmm, transition_scale), hmm, self_loop_scale)
-    log.info("HCLG: %d states, %d arcs", len(graph.finals), len(graph.arcs))
-    (out_dir / "graph.json").unlink(missing_ok=True)  # until the new graph is whole
+    log.info(
+        "HCLG: %d states, %d arcs; this process has had at most %.1f GiB",
+        *(len(graph.finals), len(graph.arcs), peak_memory() / 2**30),
+    )
+    made = {"tree": tree_hash(hmm), **scales, "expected_arcs": size.arcs, "content": content}
+    _write(graph, words, out_dir, made)
+
+
+def _write(graph: FstArrays, words: list[str], out_dir: Path, made: dict[str, Any]) -> None:
+    """Write the three files, ``graph.json`` last: without it a graph is not whole."""
+    (out_dir / "graph.json").unlink(missing_ok=True)
     with atomic(out_dir / "HCLG.fst") as temporary:
         graph.write(temporary)
     write_symbols(out_dir / "words.txt", words)
-    scales = {"transition_scale": transition_scale, "self_loop_scale": self_loop_scale}
-    write_json(out_dir / "graph.json", {"tree": tree_hash(hmm), **scales})
+    figures = {"states": len(graph.finals), "arcs": len(graph.arcs), "sha256": file_hash(out_dir / "HCLG.fst")}
+    write_json(out_dir / "graph.json", made | figures)
 
 
-def tree_hash(hmm: HmmModel) -> str:
-    """SHA-256 of what the pdfs of a model mean: phones, topology and tree, without the transition probabilities."""
-    meaning = [hmm.phones, hmm.silence, hmm.topology.states, hmm.tree.to_json()]
-    return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
+def _expected(lang_dir: Path, words: list[str], width: int) -> GraphSize:
+    grammar = FstArrays.from_fst(read_fst(lang_dir / "G.fst"))
+    lexicon = Lexicon.read(lang_dir / "lexicon.txt")
+    return expected_size(lexicon, {word: number for number, word in enumerate(words)}, grammar, width)
 
 
 def read_fst(path: Path) -> StdVectorFst:

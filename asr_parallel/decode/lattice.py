@@ -116,6 +116,11 @@ class Lattices:
             and int(arcs.word.max(initial=0)) < len(self.words)
         )
 
+    def one(self, row: int) -> WordLattice:
+        """The lattice of ``utts[row]``; its words are numbers of ``words``."""
+        states, arcs = (slice(*offsets[row : row + 2]) for offsets in (self.state_offsets, self.arc_offsets))
+        return WordLattice(self.lattice.level[states], *(getattr(self.lattice, n)[arcs] for n in ARRAYS[1:]))
+
     def best(self, utt: str, lmwt: float, wip: float) -> list[str]:
         """Words of the best path of ``utt``.  Raises UserError for an unknown utterance."""
         if utt not in self.utts:

@@ -63,6 +63,13 @@ class Search:
 
         If no path ends in a final state, paths that end anywhere are given.  None if no token survives.
         """
+        try:
+            return self._run(loglikes, acwt, beams)
+        except MemoryError:
+            self.number.fill(NONE)  # a frame was left half made
+            raise
+
+    def _run(self, loglikes: np.ndarray, acwt: float, beams: Beams) -> Found | None:
         scores = np.zeros((len(loglikes), loglikes.shape[1] + 1), np.float32)  # by ilabel, that is pdf + 1
         np.multiply(loglikes, -acwt, out=scores[:, 1:])
         start = np.array([self.graph.start], np.int32)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
 import shutil
 import sys
 import tempfile
-from pathlib import Path
 
 from asr_parallel.config import cores
 from asr_parallel.doctor.check import Check, Status
+from asr_parallel.free_memory import available_memory
 
 GB = 1e9
 
@@ -25,13 +25,9 @@ def check_cores() -> Check:
 
 def check_memory() -> Check:
     """Free memory of the machine, or of the control group where that is less."""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", _read("/proc/meminfo"))
-    if not found:
+    free = available_memory()
+    if math.isinf(free):
         return Check("memory", "warn", "cannot tell how much is free", "see that 4 GB are free")
-    free = int(found[1]) * 1024
-    limit, used = _read("/sys/fs/cgroup/memory.max").strip(), _read("/sys/fs/cgroup/memory.current").strip()
-    if limit.isdigit() and used.isdigit():
-        free = min(free, int(limit) - int(used))
     return _enough("memory", free, 4 * GB, 1 * GB, "close other programs or use fewer --jobs and workers")
 
 
@@ -83,10 +79,3 @@ def check_demo_tools() -> Check:
 def _enough(name: str, free: float, wanted: float, needed: float, mend: str) -> Check:
     status: Status = "ok" if free >= wanted else "warn" if free >= needed else "fail"
     return Check(name, status, f"{free / GB:.1f} GB free", "" if status == "ok" else mend)
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""

@@ -6,6 +6,7 @@ Symbol tables have a line ``SYMBOL INTEGER`` and 0 is ``<eps>``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ SIL, SPN = "SIL", "SPN"  # silence; spoken noise and unknown words
 SILENCE_WORD, UNK = "!SIL", "<unk>"
 SILENCE_PHONES = (SIL, SPN)
 
+PROBABILITY = re.compile(r"\d*\.\d+([eE][-+]?\d+)?|\d+(\.|[eE][-+]?\d+)")  # lexiconp.txt's; SAMPA has phones 1, 2
+
 Pron = tuple[str, ...]
 
 
@@ -29,6 +32,25 @@ def check_symbol(symbol: str, where: str) -> None:
         raise UserError(f"{where}: '{symbol}' is reserved for graphs; remove the line or rename it")
     if not symbol or not symbol.isprintable() or any(c.isspace() for c in symbol):
         raise UserError(f"{where}: '{symbol!a}' is empty or has blanks or control characters in it; remove them")
+
+
+def check_entry(word: str, pron: Pron, where: str) -> None:
+    """Refuse a pronunciation that would spoil a graph."""
+    for symbol in (word, *pron):
+        check_symbol(symbol, where)
+    if not pron:
+        raise UserError(f"{where}: word '{word}' has an empty pronunciation; add phones or remove the line")
+    if PROBABILITY.fullmatch(pron[0]):
+        raise UserError(
+            f"{where}: '{pron[0]}' of word '{word}' is a pronunciation probability, not a phone; remove that column"
+        )
+    if len(pron) > 1 and set(pron) & set(SILENCE_PHONES):
+        raise UserError(f"{where}: '{word}' has a silence phone inside a word; {SIL} and {SPN} stand alone")
+    if pron == (SIL,) and word != SILENCE_WORD:
+        raise UserError(
+            f"{where}: word '{word}' is pronounced as silence, so any pause may be that word; "
+            f"give it phones, or {SPN} if it is a noise"
+        )
 
 
 @dataclass(frozen=True)
@@ -55,13 +77,7 @@ class Lexicon:
         for number, line in enumerate(read_lines(path), 1):
             where = f"{path}:{number}"
             word, *pron = line.split(" ")
-            check_symbol(word, where)
-            for phone in pron:
-                check_symbol(phone, where)
-            if not pron:
-                raise UserError(f"{where}: word '{word}' has an empty pronunciation; add phones or remove the line")
-            if len(pron) > 1 and set(pron) & set(SILENCE_PHONES):
-                raise UserError(f"{where}: '{word}' has a silence phone inside a word; {SIL} and {SPN} stand alone")
+            check_entry(word, tuple(pron), where)
             if tuple(pron) in found.setdefault(word, {}):
                 raise UserError(f"{where}: '{line}' stands twice; remove one")
             found[word][tuple(pron)] = None
@@ -78,6 +94,15 @@ class Lexicon:
 
 def read_lines(path: Path) -> list[str]:
     """Lines of a UTF-8 file in which only single blanks separate fields; errors name file and line."""
+    lines = read_text_lines(path)
+    for number, line in enumerate(lines, 1):
+        if line != " ".join(line.split()) or not line.isprintable():
+            raise UserError(f"{path}:{number}: {line!a} is empty or has blanks other than single spaces; mend it")
+    return lines
+
+
+def read_text_lines(path: Path) -> list[str]:
+    """Lines of a UTF-8 file, none of them empty; errors name file and line."""
     try:
         text = Path(path).read_bytes().decode("utf-8")
     except FileNotFoundError:
@@ -88,7 +113,7 @@ def read_lines(path: Path) -> list[str]:
         raise UserError(f"{path} is empty; remove it and run 'asr-parallel lang' again")
     lines = text.removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
-        if line != " ".join(line.split()) or not line.isprintable():
+        if not line.strip():
             raise UserError(f"{path}:{number}: {line!a} is empty or has blanks other than single spaces; mend it")
     return lines
 

@@ -76,7 +76,17 @@ class Ngram:
 
 
 def pack(grams: np.ndarray, num_words: int) -> np.ndarray:
-    """One int64 a row that sorts as the rows do."""
+    """One number a row that sorts as the rows do: int64 [N], or complex128 [N] where that is too small.
+
+    Complex numbers sort by their real part, then by the imaginary one; each holds whole numbers below 2^53.  Raises
+    ValueError if that is too small as well.
+    """
+    order = grams.shape[1]
+    if num_words**order >= 2**63:
+        first, second = grams[:, : order // 2], grams[:, order // 2 :]
+        if num_words ** second.shape[1] > 2**53:
+            raise ValueError(f"{order}-grams of {num_words} words are too many to number")
+        return pack(first, num_words) + 1j * pack(second, num_words)
     key = np.zeros(len(grams), np.int64)
     for column in grams.T:
         key = key * num_words + column

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from asr_parallel.data.manifests import read_jsonl
 from asr_parallel.data.text import normalise
 from asr_parallel.files import atomic, write_json, write_text
 from asr_parallel.lang import general, mix
+from asr_parallel.lang.arpa import read_arpa
+from asr_parallel.lang.dictionary import read_dictionary
 from asr_parallel.lang.fst import grammar_fst, lexicon_fst, pairs_of
 from asr_parallel.lang.g2p import Pronouncer
 from asr_parallel.lang.lexicon import (
@@ -33,6 +35,7 @@ from asr_parallel.lang.lexicon import (
     write_symbols,
 )
 from asr_parallel.lang.ngram import Ngram, kneser_ney, perplexity, write_arpa
+from asr_parallel.lang.vocabulary import check_vocabulary
 from asr_parallel.log import UserError, logger
 
 log = logger(__name__)
@@ -44,8 +47,17 @@ Lines = list[list[str]]
 def run(config: LangConfig) -> None:
     """Leave the language directory ``config.out``; the texts of the test sets are only counted."""
     texts = {name: read_texts(config.data, name) for name in (config.train, *config.dev, *config.test)}
-    model, weight, parts = language_model(config, texts)
-    lexicon = make_lexicon([w for w in model.words if w not in (BOS, EOS)], texts[config.train], config.out)
+    prons = read_dictionary(config.lexicon) if config.lexicon else None
+    if config.lm:
+        model, weight, parts = read_arpa(config.lm), 0.0, dict[str, Any]()
+    else:
+        model, weight, parts = language_model(config, texts)
+    if prons:
+        model = pronounced(model, prons, config.lm or f"texts of {config.train}")
+    elif config.lm:
+        check_vocabulary(model.words, {UNK, *(w for line in texts[config.train] for w in line)}, config.lm)
+    words = [w for w in model.words if w not in (BOS, EOS, UNK, SILENCE_WORD)]
+    lexicon = Lexicon(prons) if prons else make_lexicon(words, texts[config.train], config.out)
     write_lang(lexicon, config.out)
     write_grammar(model, config.out)
     report = {
@@ -96,6 +108,20 @@ def language_model(config: LangConfig, texts: dict[str, Lines]) -> tuple[Ngram, 
         for name, lines in texts.items()
     }
     return mix.prune(mixed, config.prune), weight, parts
+
+
+def pronounced(model: Ngram, prons: Mapping[str, Sequence[Pron]], source: Path | str) -> Ngram:
+    """The model without words that the user's lexicon lacks; raises UserError as ``check_vocabulary``."""
+    known = check_vocabulary(model.words, prons, source)
+    lost = sorted(set(model.words) - set(known))
+    if not lost:
+        return model
+    small = mix.restrict(model, known, {}, model.order)
+    log.warning(
+        "%s: %d words have no pronunciation and are left out with their %d n-grams: %s",
+        *(source, len(lost), sum(model.sizes()) - sum(small.sizes()), " ".join(lost[:TOP])),
+    )
+    return small
 
 
 def vocabulary(own: Ngram, english: Ngram, size: int) -> dict[str, str]:

@@ -16,7 +16,7 @@ from asr_parallel.align.tree import monophone_tree
 from asr_parallel.config import DecodeConfig, cuts_path
 from asr_parallel.decode import decode
 from asr_parallel.decode import sets as sets_module
-from asr_parallel.decode.graph import tree_hash
+from asr_parallel.decode.graph_identity import tree_hash
 from asr_parallel.decode.lattice import Lattices
 from asr_parallel.files import write_json
 from asr_parallel.lang.arrays import ARC, FstArrays

@@ -8,10 +8,12 @@ import kaldifst
 import numpy as np
 import pytest
 
+from asr_parallel.decode import search as search_module
 from asr_parallel.decode.acoustic import Scorer
 from asr_parallel.decode.decoder import Decoder
-from asr_parallel.decode.lattice import Lattices
-from asr_parallel.decode.search import Beams
+from asr_parallel.decode.lattice import Lattices, WordLattice
+from asr_parallel.decode.reach import Reach, reach
+from asr_parallel.decode.search import Beams, Search
 from asr_parallel.decode.search_graph import Graph
 from asr_parallel.lang.arrays import FstArrays
 
@@ -139,11 +141,85 @@ def test_graph_without_a_way_through_fails():
     assert len(decoded.lattice.src) == 0
 
 
-def test_out_of_memory_is_survived(monkeypatch):
-    def run(*_):
-        raise MemoryError
+def test_no_path_in_the_graph_is_told_from_a_narrow_beam():
+    """A chain that takes four frames at most, and a likely trap that takes three: the beam loses the chain."""
+    chain = [(0, 1, 1, 1, 0.0), (1, 2, 2, 0, 0.0), (2, 3, 2, 0, 0.0), (3, 4, 2, 0, 0.0), (0, 5, 3, 2, 0.0)]
+    chain += [(5, 6, 3, 0, 0.0), (6, 7, 3, 0, 0.0)]
+    loglikes = np.zeros((4, 3), np.float32)
+    loglikes[:, :2] = -3.0 / ACWT
 
-    monkeypatch.setattr("asr_parallel.decode.decoder.Search.run", run)
+    def decode(frames, beam):
+        scores = np.concatenate([loglikes, loglikes])[:frames]
+        return decoder(graph(chain, {4: 0.0}), beam, 5.0).decode(scores)
+
+    assert decode(4, 20.0).flag == "ok"
+    narrow, long, short = decode(4, 1.0), decode(6, 20.0), decode(3, 20.0)
+    assert (narrow.flag, long.flag, short.flag) == ("failed", "failed", "partial")
+    assert "the beam is too narrow (the graph has such paths, but beam 2.5 loses them" in narrow.reason
+    assert "not made for this model or utterance (of 6 frames, and it has no path of more than 4)" in long.reason
+    assert "not made for this model or utterance (of 3 frames, and it has no path of that length" in short.reason
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_reach_is_that_of_all_paths(seed):
+    rng = np.random.default_rng(seed)
+    rows = [(*sorted(rng.choice(6, 2, replace=False)), int(rng.integers(0, 3)), 0, 0.0) for _ in range(9)]
+    rows = [(0, 1, 1, 0, 0.0), *((int(s), int(d), *rest) for s, d, *rest in rows)]
+    finals = {int(rng.integers(1, 6)): 0.0, 1: 0.0}
+    for frames in range(6):
+        found = reach(graph(rows, finals), frames)
+        ends = [t for t in range(frames + 1) if all_paths(np.zeros((t, 3)), rows, finals)]
+        lengths = [t for t in range(frames + 1) if all_paths(np.zeros((t, 3)), rows, dict.fromkeys(range(6), 0.0))]
+        assert found == Reach(max(lengths), frames in ends)
+
+
+def memory_for(monkeypatch, widest):
+    """Let the search run out of memory at beams wider than ``widest``."""
+    run = Search.run
+
+    def limited(self, loglikes, acwt, beams):
+        if beams.beam > widest:
+            raise MemoryError
+        return run(self, loglikes, acwt, beams)
+
+    monkeypatch.setattr("asr_parallel.decode.decoder.Search.run", limited)
+
+
+def test_out_of_memory_is_survived(monkeypatch):
+    memory_for(monkeypatch, 0.0)
     decoded = decoder(graph()).decode(random_loglikes(0, 4))
     assert decoded.flag == "failed"
-    assert "out of memory" in decoded.reason
+    assert decoded.reason == "out of memory: use fewer jobs (even at beam 350)"
+
+
+def test_search_that_ran_out_of_memory_leaves_no_trace(monkeypatch):
+    """Memory ends in the third frame, whose tokens are then numbered; the next utterance must not find them."""
+    loglikes = random_loglikes(0, 4)
+    expected = decoder(graph()).decode(loglikes)
+    search, calls = Search(graph()), []
+    real = search_module.close
+
+    def limited(*arguments):
+        calls.append(1)
+        if len(calls) == 4:
+            raise MemoryError
+        return real(*arguments)
+
+    monkeypatch.setattr(search_module, "close", limited)
+    wide = Beams(1000.0, 1000.0, 1000, 1000)
+    with pytest.raises(MemoryError):
+        search.run(loglikes, ACWT, wide)
+    again = search.run(loglikes, ACWT, wide)
+    assert WordLattice.of(again.arcs).graph.tolist() == expected.lattice.graph.tolist()
+
+
+def test_narrower_beam_is_tried_when_memory_does_not_suffice(monkeypatch):
+    loglikes = random_loglikes(0, 4)
+    expected = decoder(graph(), 500.0).decode(loglikes)
+    memory_for(monkeypatch, 600.0)
+    decoded = decoder(graph()).decode(loglikes)
+    assert (decoded.flag, decoded.reason) == ("retried", "beam 500: out of memory at 1000")
+    assert lattices_of(decoded).best_all(10, 0) == lattices_of(expected).best_all(10, 0)
+    memory_for(monkeypatch, 1.2)
+    assert trap(1.0, beam=1.2).flag == "partial"  # no memory for wider beams
+    assert "no path survives at 1.2" not in trap(1.0, beam=1.2).reason

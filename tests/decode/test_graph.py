@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from asr_parallel.align.hmm import ContextTree, HmmModel, Topology
-from asr_parallel.decode.graph import TrainingGraphs, compile_graph, tree_hash
+from asr_parallel.decode.graph import TrainingGraphs, compile_graph
+from asr_parallel.decode.graph_identity import tree_hash
 from asr_parallel.files import read_json
 from asr_parallel.lang.arrays import FstArrays
 from asr_parallel.lang.lexicon import Lexicon, disambiguate, phone_table, read_symbols, word_table, write_symbols

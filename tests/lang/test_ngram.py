@@ -11,7 +11,7 @@ import pytest
 from asr_parallel.lang import mix
 from asr_parallel.lang.fst import grammar_fst
 from asr_parallel.lang.lexicon import word_table, write_symbols
-from asr_parallel.lang.ngram import kneser_ney, perplexity, text_windows, write_arpa
+from asr_parallel.lang.ngram import kneser_ney, pack, perplexity, text_windows, write_arpa
 from asr_parallel.log import UserError
 
 
@@ -114,6 +114,18 @@ def pair():
     a, b = kneser_ney(make_lines(3, words="ABCDE"), 3), kneser_ney(make_lines(4, 300, words="CDEFGH"), 3)
     words = ["<s>", "</s>", *"ABCDEFGH"]
     return mix.restrict(a, words, {}, 3), mix.restrict(b, words, {}, 3)
+
+
+@pytest.mark.parametrize(("order", "words"), [(1, 200_000), (3, 200_000), (4, 200_000), (5, 200_000), (6, 200_000)])
+def test_packed_rows_sort_as_the_rows(order, words):
+    """Whatever the order, though 200,000^4 is more than 64 bits hold."""
+    rng = np.random.default_rng(order)
+    rows = rng.choice([0, 1, words - 2, words - 1, *rng.integers(0, words, 3)], (3000, order)).astype(np.int32)
+    keys = pack(rows, words)
+    assert np.array_equal(rows[np.argsort(keys, kind="stable")], rows[np.lexsort(rows.T[::-1])])
+    assert len(np.unique(keys)) == len(np.unique(rows, axis=0))
+    with pytest.raises(ValueError, match="6-grams of 300000 words are too many"):
+        pack(np.zeros((1, 6), np.int32), 300_000)
 
 
 def test_interpolation_sums_to_one_and_mixes(pair):

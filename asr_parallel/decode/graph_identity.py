@@ -1,0 +1,44 @@
+"""What a decoding graph was made of: which model it fits, and whether it has to be made again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from asr_parallel.align.hmm import HmmModel
+from asr_parallel.files import read_json
+
+LANG_FILES = ("L_disambig.fst", "G.fst", "words.txt", "phones.txt")
+METHOD = 1  # to be raised when the same content gives another graph
+
+
+def tree_hash(hmm: HmmModel) -> str:
+    """SHA-256 of what the pdfs of a model mean: phones, topology and tree, without the transition probabilities."""
+    return _of_json([hmm.phones, hmm.silence, hmm.topology.states, hmm.tree.to_json()])
+
+
+def content_hash(lang_dir: Path, hmm: HmmModel, scales: Mapping[str, float]) -> str:
+    """SHA-256 of all that a graph is made of."""
+    files = [file_hash(lang_dir / name) for name in LANG_FILES if (lang_dir / name).exists()]
+    return _of_json([METHOD, files, tree_hash(hmm), hashlib.sha256(hmm.log_probs.tobytes()).hexdigest(), scales])
+
+
+def is_made_of(graph_dir: Path, content: str) -> bool:
+    """Whether a whole graph of ``content`` is there."""
+    try:
+        made = read_json(graph_dir / "graph.json")
+        whole = made["sha256"] == file_hash(graph_dir / "HCLG.fst") and (graph_dir / "words.txt").exists()
+        return bool(whole and made["content"] == content)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def file_hash(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _of_json(meaning: list) -> str:
+    return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
