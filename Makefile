@@ -7,7 +7,7 @@ SOURCE ?=
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 RUN = recipes/$(RECIPE)/run.sh --workers $(K) --strategy $(STRATEGY) $(if $(QUICK),--quick true) $(if $(SOURCE),--source $(SOURCE))
 
-.PHONY: help setup demo test lint format doctor plan bench results
+.PHONY: help setup demo test mutants lint format doctor plan bench results
 .DEFAULT_GOAL := help
 
 help:  ## this text
@@ -25,6 +25,9 @@ demo: setup  ## from audio to a WER table: recipe RECIPE on K workers (QUICK=1: 
 
 test: setup  ## run all tests
 	@.venv/bin/python -m pytest
+
+mutants: setup  ## break the package on purpose, fault by fault: some test must fail
+	@.venv/bin/python tests/mutants.py
 
 stage-%: setup  ## one stage, by number or name
 	@$(RUN) --stage $* --stop-stage $*

@@ -30,12 +30,12 @@ def test_nnet1_gives_the_published_figures_of_a_440_2048_network():
 
 @pytest.mark.parametrize(("activation", "gain"), [("tanh", 1.0), ("sigmoid", 4.0), ("relu", 2**0.5)])
 def test_glorot_is_uniform_within_its_limit(activation, gain):
+    """The softmax layer has the limit of a linear one."""
     model = make_model(ModelConfig(layers=1, width=300, activation=activation, init="glorot"), 100, 50, seed=1)
-    limit = gain * (6 / 400) ** 0.5
-    weight = model.layers[0].weight
-    assert 0.99 * limit < weight.abs().max().item() <= limit
-    assert weight.std().item() == pytest.approx(limit / 3**0.5, rel=0.02)
-    assert not model.layers[0].bias.any()
+    for layer, limit in zip(model.layers, (gain * (6 / 400) ** 0.5, (6 / 350) ** 0.5), strict=True):
+        assert 0.99 * limit < layer.weight.abs().max().item() <= limit
+        assert layer.weight.std().item() == pytest.approx(limit / 3**0.5, rel=0.02)
+        assert not layer.bias.any()
 
 
 def test_the_seed_alone_decides():

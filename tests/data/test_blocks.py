@@ -50,10 +50,13 @@ def test_frames_are_shuffled_inside_blocks_and_utterances_between_them():
     order = BlockOrder(start, 5000, 0, 0)
     parts = list(order.parts(0, int(start[-1])))
     assert [len(index) for _, index in parts] == [5000] * 4
+    drawn = set()
     for block, index in parts:
         assert len(np.unique(index // 50)) == 100
         utts = np.array([np.flatnonzero(order.utts(block) == i)[0] for i in index // 50])
         assert abs(np.corrcoef(utts, np.arange(5000))[0, 1]) < 0.05
+        drawn.add(tuple(utts * 50 + index % 50))
+    assert len(drawn) == 4  # blocks of the same size have other orders
     assert abs(np.corrcoef(np.concatenate([order.utts(b) for b in range(4)]), np.arange(400))[0, 1]) < 0.2
     other = BlockOrder(start, 5000, 0, 1)
     assert set(order.utts(0)) != set(other.utts(0))

@@ -72,9 +72,11 @@ def test_frontend_against_lhotse():
     options = {"sampling_rate": RATE, "high_freq": 0.0}
     fbank = lhotse.Fbank(lhotse.FbankConfig(num_filters=40, **options)).extract(x * 32768, RATE)
     mfcc = lhotse.Mfcc(lhotse.MfccConfig(**options)).extract(x * 32768, RATE)
+    hires = lhotse.Mfcc(lhotse.MfccConfig(num_filters=40, num_ceps=40, **options)).extract(x * 32768, RATE)
     ours = Frontend(RATE)(x)
     np.testing.assert_allclose(ours["fbank"], fbank, atol=1e-3)
     np.testing.assert_allclose(ours["mfcc"], mfcc, atol=2e-3)
+    np.testing.assert_allclose(ours["mfcc_hires"], hires, atol=5e-3)
 
 
 def test_every_filter_has_a_bin():

@@ -88,9 +88,13 @@ def test_output_is_the_explicit_inverse() -> None:
             np.testing.assert_allclose(out.numpy(), expected, atol=2e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize(("dim", "rank", "n"), [(30, 8, 64), (17, 8, 7), (9, 2, 128)])
-def test_fifty_minibatches_agree_with_the_reference(dim: int, rank: int, n: int) -> None:
-    factor, reference = OnlineNaturalGradient(dim, FactorOptions(rank=rank)), Reference(dim, rank)
+@pytest.mark.parametrize(
+    ("dim", "rank", "n", "history"),
+    [(30, 8, 64, 2000.0), (17, 8, 7, 2000.0), (9, 2, 128, 2000.0), (9, 3, 64, 10.0)],  # in the last one eta is capped
+)
+def test_fifty_minibatches_agree_with_the_reference(dim: int, rank: int, n: int, history: float) -> None:
+    factor = OnlineNaturalGradient(dim, FactorOptions(rank=rank, num_samples_history=history))
+    reference = Reference(dim, rank, history=history)
     for step in range(50):
         x = rows(step, n, dim)
         out, gamma = factor.precondition(torch.tensor(x, dtype=torch.float32))
@@ -100,6 +104,28 @@ def test_fifty_minibatches_agree_with_the_reference(dim: int, rank: int, n: int)
     tolerance = 5e-4 * reference.d.max()  # float32: the smallest are differences of large numbers
     assert factor.rho == pytest.approx(reference.rho, abs=tolerance)
     np.testing.assert_allclose(factor.d, reference.d, atol=tolerance)
+
+
+@pytest.mark.parametrize(("variant", "of_d"), [("kaldi", 4 * 5e-4), ("su2015", 1e-10)])
+def test_floors(variant: str, of_d: float) -> None:
+    """Two eigenvalues, 4 and 0, are the whole trace, so that nothing is left for rho; then all is 0."""
+    factor = OnlineNaturalGradient(5, FactorOptions(rank=2, variant=variant))  # type: ignore[arg-type]
+    factor._set_spectrum(np.array([4.0, 0.0]), 4.0)
+    assert factor.rho == 4 * 5e-4
+    assert factor.d.tolist() == [4.0, of_d]
+    factor._set_spectrum(np.zeros(2), 0.0)
+    assert factor.rho == 1e-10
+    assert factor.d.tolist() == [1e-10, 1e-10]
+
+
+def test_rows_that_are_not_orthonormal_any_more_are_made_so() -> None:
+    """Like Gram-Schmidt from the first row on, and what they span stays."""
+    factor = OnlineNaturalGradient(12, FactorOptions(rank=4))
+    sqrt_e, rows_of_r = factor._sqrt_e(), np.linalg.qr(rows(0, 12, 4))[0].T
+    mixed = (np.eye(4) + 0.3 * np.tril(np.ones((4, 4)))) @ rows_of_r
+    factor.w = torch.tensor(sqrt_e[:, None] * mixed, dtype=torch.float32)
+    factor._orthogonalise(sqrt_e)
+    np.testing.assert_allclose(factor.w.numpy() / sqrt_e[:, None], rows_of_r, atol=1e-5)
 
 
 def test_finds_the_covariance() -> None:
@@ -195,6 +221,16 @@ def test_su2015_starts_from_the_first_minibatch() -> None:
     top = vectors[:, 5:]
     expected = top @ np.diag(values[5:] - rho) @ top.T + rho * np.eye(9)
     np.testing.assert_allclose(fisher(factor), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("variant", "kept"), [("kaldi", 0.1), ("su2015", 0.0)])
+def test_su2015_may_forget_all_for_one_minibatch(variant: str, kept: float) -> None:
+    factor = OnlineNaturalGradient(9, FactorOptions(rank=4, variant=variant, num_samples_history=1.0))  # type: ignore[arg-type]
+    first, second = rows(0, 50, 9), 1e-2 * rows(1, 50, 9)
+    for x in (first, second):
+        factor.precondition(torch.tensor(x, dtype=torch.float32))
+    traces = [(x**2).sum() / 50 for x in (first, second)]
+    assert np.trace(fisher(factor)) == pytest.approx(kept * traces[0] + (1 - kept) * traces[1], rel=0.05)
 
 
 def test_state_continues_exactly() -> None:

@@ -174,6 +174,8 @@ def test_explosion_is_rescued(caplog: pytest.LogCaptureFixture) -> None:
     rbm = Rbm("gaussian", 6, 8).initialise(generator(), stddev=3.0)
     trainer = ContrastiveDivergence(rbm, RbmOptions(lr=0.01, ramp_frames=1000), generator(1))
     trainer.velocity.fill_(1.0)
+    rbm.visible_bias.fill_(0.1)
+    rbm.hidden_bias.fill_(-0.1)
     v = torch.randn(100, 6, generator=generator(2))
     before = rbm.flat.clone()
     trainer.step(v)

@@ -139,6 +139,12 @@ def test_a_rejected_epoch_counts_as_no_gain_and_the_next_is_measured_against_the
     rates, verdicts = play(ScheduleConfig("newbob", epochs=4), [4.0, 2.0, 2.5, 1.9, 1.8])
     assert rates == [1, 1, 0.5, 0.25]
     assert verdicts == ["accept", "reject", "accept", "accept stop"]
+    # without a latch: epoch 3 gains 0.5 % on 2.0, though 20 % on what was undone, and halves
+    rates, _ = play(ScheduleConfig("newbob", epochs=4, latch="no"), [4.0, 2.0, 2.5, 1.99, 1.8])
+    assert rates == [1, 1, 0.5, 0.25]
+    schedule = make_schedule(KALDI, 1.0)
+    schedule.begin(Scores(2.0, 0))
+    assert schedule.judge(1, Scores(2.5, 0)).note == "gain 0.0000, halve"
 
 
 def test_without_latch_only_poor_epochs_halve():
