@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from asr_parallel.optim.flat import flatten
-from asr_parallel.parallel.comm import Comm
+from asr_parallel.parallel.clock import Clock
+from asr_parallel.parallel.comm import Comm, Lost
 from asr_parallel.parallel.strategy import Periodic
 
 
@@ -82,9 +83,17 @@ class Averaging(Periodic):
         if self.base is not None:
             state["base"] = self.base
         if self.departed is not None:
-            sent = torch.tensor([-1 if self.under_way is None else self.under_way()])
+            sent = torch.tensor([self._wait()])
             state |= {"own": self.values, "mean": self.mean, "departed": self.departed, "under_way": sent}
         return state
+
+    def _wait(self) -> int:
+        """Bytes that what is under way has sent; -1 if there is nothing, or if it has failed."""
+        try:
+            return -1 if self.under_way is None else self.under_way()
+        except Lost:  # the next operation fails too
+            self.under_way = None
+            return -1
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
@@ -96,3 +105,8 @@ class Averaging(Periodic):
             self.departed.copy_(state["departed"])
             sent = int(state["under_way"])
             self.under_way = None if sent < 0 else lambda: sent
+
+    def regroup(self, clock: Clock) -> list[Tensor]:
+        """What was under way may have reached some workers alone, and is given up."""
+        self.under_way = None
+        return super().regroup(clock) + ([] if self.base is None else [self.base])

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from asr_parallel.log import UserError
 from asr_parallel.optim.flat import flatten
 from asr_parallel.parallel.averaging import Averaging
+from asr_parallel.parallel.clock import Clock
 from asr_parallel.parallel.comm import Comm
 
 
@@ -65,3 +66,6 @@ class BlockMomentum(Averaging):
         self.delta.copy_(state["delta"])
         self.values.copy_(self.begun)
         super().restore(state)  # overlapped, a worker has gone on from there
+
+    def regroup(self, clock: Clock) -> list[Tensor]:
+        return [*super().regroup(clock), self.whole, self.begun, self.delta]

@@ -72,9 +72,9 @@ class Choice:
         self.taken = tuple(rank for rank in sound if losses[rank] - losses[best] <= gap)
         self.left_out = () if self.only_first else tuple(r for r in range(comm.size) if r not in self.taken)
         if self.left_out and comm.rank == 0:
-            told = ", ".join(f"rank {rank} (loss {losses[rank]:.3f})" for rank in self.left_out)
+            told = ", ".join(f"rank {comm.seats[rank]} (loss {losses[rank]:.3f})" for rank in self.left_out)
             LOG.warning("%s left out of the mean, and goes on from it; the best is rank %d (%.3f)",
-                        told, best, losses[best])  # fmt: skip
+                        told, comm.seats[best], losses[best])  # fmt: skip
         if self.config.first == "best" and not self.first_done:
             self.taken = (best,)
         if not self.only_first:
@@ -87,5 +87,6 @@ class Choice:
         brought = torch.zeros(2) if self.brought is None else self.brought.cpu()
         loss = float(brought[0] / brought[1].clamp_min(1))
         every[comm.rank] = loss if bool(torch.isfinite(values.sum())) else math.nan
+        losses = comm.sum(every).tolist()
         self.brought = None
-        return comm.sum(every).tolist()
+        return losses

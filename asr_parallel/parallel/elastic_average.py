@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from asr_parallel.log import UserError
 from asr_parallel.optim.flat import flatten
+from asr_parallel.parallel.clock import Clock
 from asr_parallel.parallel.comm import Comm
 from asr_parallel.parallel.strategy import Periodic
 
@@ -63,3 +64,6 @@ class ElasticAverage(Periodic):
         super().restore(state)
         if not self.alone:
             self.values.copy_(state.get("own", self.centre))  # one worker alone has kept none
+
+    def regroup(self, clock: Clock) -> list[Tensor]:
+        return [*super().regroup(clock), self.centre]

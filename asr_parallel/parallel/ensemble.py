@@ -129,8 +129,9 @@ class EnsembleTraining(Periodic):
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
         if not self.alone:
-            self.values.copy_(state["own"])
-            self.statistics = state["statistics"].to(self.values.device, copy=True)
+            self.values.copy_(state.get("own", self.values))  # one worker alone has kept none
+            statistics = state.get("statistics", _statistics(self.model))
+            self.statistics = statistics.to(self.values.device, copy=True)
         self.gathered = []
 
 

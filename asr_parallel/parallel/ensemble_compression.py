@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from asr_parallel.ensemble import OutputMean
 from asr_parallel.log import UserError, logger
+from asr_parallel.parallel.clock import Clock
 from asr_parallel.parallel.comm import Comm
 from asr_parallel.parallel.ensemble import EnsembleTraining, check_bound
 from asr_parallel.parallel.strategy import Report
@@ -133,3 +134,6 @@ class EnsembleCompression(EnsembleTraining):
         super().restore(state)
         self.rounds.copy_(state["rounds"])
         self.done, self.made = 0, []
+
+    def regroup(self, clock: Clock) -> list[Tensor]:
+        return [*super().regroup(clock), self.rounds]

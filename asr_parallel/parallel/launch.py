@@ -1,4 +1,4 @@
-"""Start K workers on this machine, show what rank 0 says, end all when one fails."""
+"""Start K workers on this machine, show what rank 0 says, end all when one fails (or go on: ``restart.py``)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from asr_parallel.log import UserError
@@ -20,13 +21,16 @@ STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)  # the last is what batc
 GRACE = 10.0  # seconds that the others have to end after one has failed
 
 
-def launch(command: list[str], workers: int, threads: int, log_dir: Path) -> int:
+def launch(command: list[str], workers: int, threads: int, log_dir: Path, restarts: int | None = None) -> int:
     """Run ``command`` as ``workers`` processes; give 0, or ``STOPPED`` if they were asked to stop.
 
     Rank N writes to ``log_dir/rank_N.log``; what rank 0 writes is shown too.  ``STOPS`` are passed on.
-    Raises ``UserError`` that names the first rank that failed and shows its last lines.
+    Raises ``UserError`` that names the first rank that failed and shows its last lines.  With ``restarts`` it does so
+    only when nobody is left; a worker that fails is started again, at most so often.
     """
-    from torch.distributed import TCPStore
+    from torch.distributed import PrefixStore, TCPStore
+
+    from asr_parallel.parallel.restart import Crew
 
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # the system picks a free port
     log_dir.mkdir(parents=True, exist_ok=True)
@@ -35,21 +39,24 @@ def launch(command: list[str], workers: int, threads: int, log_dir: Path) -> int
         stop = stack.enter_context(_signals())
         children: list[subprocess.Popen] = []
         stack.callback(_end, children)
-        for rank, log in enumerate(logs):
-            place = Place(rank, workers, rank, workers, port=store.port, store_is_there=True)
-            stream = stack.enter_context(open(log, "wb"))
-            environment = os.environ | place.environment() | _limits(threads)
-            children.append(
-                subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=stream,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    start_new_session=True,  # Ctrl-C reaches us alone; we pass it on once
-                )
+        streams = [stack.enter_context(open(log, "wb")) for log in logs]
+        place = Place(0, workers, 0, workers, port=store.port, store_is_there=True)
+
+        def start(rank: int) -> subprocess.Popen:
+            there = replace(place, rank=rank, local_rank=rank)
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=streams[rank],
+                stderr=subprocess.STDOUT,
+                env=os.environ | there.environment() | _limits(threads),
+                start_new_session=True,  # Ctrl-C reaches us alone; we pass it on once
             )
-        return _watch(children, logs, stop)
+
+        children += [start(rank) for rank in range(workers)]
+        if restarts is None:
+            return _watch(children, logs, stop)
+        return Crew(children, start, logs, PrefixStore(place.seen_by_workers.run, store), restarts).watch(stop)
 
 
 def _limits(threads: int) -> dict[str, str]:
@@ -67,7 +74,7 @@ def _watch(children: list[subprocess.Popen], logs: list[Path], stop: threading.E
             bad = [r for r, code in enumerate(codes) if code not in (None, 0, STOPPED)]
             if bad and not passed_on:
                 time.sleep(1.0)  # the one whose end made the others fail may be a little slower to end
-                _fail(children, logs)
+                fail(children, logs)
             if all(code is not None for code in codes):
                 return STOPPED if passed_on or STOPPED in codes else 0
             if stop.is_set() and not passed_on:
@@ -77,7 +84,7 @@ def _watch(children: list[subprocess.Popen], logs: list[Path], stop: threading.E
             time.sleep(0.1)
 
 
-def _fail(children: list[subprocess.Popen], logs: list[Path]) -> None:
+def fail(children: list[subprocess.Popen], logs: list[Path]) -> None:
     """Raise for those that have failed: of several, the one that does not merely miss another comes first."""
     codes = [child.poll() for child in children]
     bad = [rank for rank, code in enumerate(codes) if code not in (None, 0, STOPPED)]
@@ -85,11 +92,11 @@ def _fail(children: list[subprocess.Popen], logs: list[Path]) -> None:
     first = min(bad, key=lambda rank: any("did not come" in line or "has ended" in line for line in texts[rank]))
     shown = "\n".join(f"  rank {first} | {line}" for line in texts[first])
     frozen = [f"rank {rank} is stopped by a signal (SIGSTOP)" for rank, child in enumerate(children) if _frozen(child)]
-    what = "; ".join([*frozen, f"rank {first} of {len(logs)} {_how(codes[first] or 0)}"])
+    what = "; ".join([*frozen, f"rank {first} of {len(logs)} {how(codes[first] or 0)}"])
     raise UserError(f"{what}; all workers are ended. Last lines of {logs[first]}:\n{shown}")
 
 
-def _how(code: int) -> str:
+def how(code: int) -> str:
     """How a process ended."""
     if code == -signal.SIGKILL:
         return "was ended by SIGKILL (by hand, or by the kernel for want of memory, which `dmesg` tells)"

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from asr_parallel.config import StrategyConfig
 from asr_parallel.log import UserError
 from asr_parallel.parallel.averaging import Averaging
+from asr_parallel.parallel.clock import Clock
 from asr_parallel.parallel.comm import Comm
 from asr_parallel.parallel.topology import TOPOLOGIES
 
@@ -67,3 +68,6 @@ class ModelAverage(Averaging):
         if self.partners is not None:
             self.values.copy_(state["own"])
             self.round.copy_(state["round"])
+
+    def regroup(self, clock: Clock) -> list[Tensor]:
+        return [*super().regroup(clock), self.round]

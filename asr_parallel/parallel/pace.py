@@ -48,6 +48,10 @@ class Pace:
             self.state[1:] = torch.tensor([clock.minibatch, int(self.state[DONE]) + 1, clock.epoch])
         return due
 
+    def move(self, clock: Clock) -> None:
+        """Let the period under way begin at ``clock``, with as many exchanges of this epoch behind it as there were."""
+        self.state[SINCE], self.state[EPOCH] = clock.minibatch, clock.epoch
+
     def _due(self, clock: Clock, since: int) -> bool:
         before = Clock(clock.epoch, clock.minibatches, clock.minibatch - 1, clock.frames - clock.latest)
         every = self.cadence.at(before)

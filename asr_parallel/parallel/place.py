@@ -100,6 +100,11 @@ class Place:
                 return place if place.size > 1 else None
         return None
 
+    @property
+    def seen_by_workers(self) -> Place:
+        """This place as the process that is started with its ``environment`` sees it."""
+        return _of_torchrun(self.environment())
+
     def environment(self) -> dict[str, str]:
         """The variables that ``from_environment`` reads."""
         return {

@@ -20,11 +20,13 @@ from asr_parallel import log
 from asr_parallel.config import PretrainConfig, TrainConfig
 from asr_parallel.files import write_json
 from asr_parallel.parallel import network
-from asr_parallel.parallel.comm import Comm, SoloComm, TorchComm
+from asr_parallel.parallel.comm import Comm, Lost, SoloComm
 from asr_parallel.parallel.launch import STOPS, launch
 from asr_parallel.parallel.mpi import MpiComm
 from asr_parallel.parallel.place import Place, cores_each
 from asr_parallel.parallel.simulated import SimulatedComm, simulate
+from asr_parallel.parallel.surviving import SurvivingComm, goes_on
+from asr_parallel.parallel.torch_comm import TorchComm
 from asr_parallel.train.settings import flat, load_config, plain
 
 LOG = log.logger(__name__)
@@ -51,7 +53,8 @@ def start(config: WorkerConfig, work: Work, module: str) -> int:
     path = config.out / "config.json"
     write_json(path, plain(config))
     command = [sys.executable, "-m", module, str(path)]
-    return launch(command, config.workers, threads_of(config, config.workers), config.out / "log")
+    restarts = config.restarts if goes_on(config) else None
+    return launch(command, config.workers, threads_of(config, config.workers), config.out / "log", restarts)
 
 
 def _simulated_place(comm: SimulatedComm) -> Place:
@@ -99,7 +102,7 @@ def joined(config: WorkerConfig, place: Place) -> Iterator[tuple[Comm, torch.dev
         comm = make_comm(config, place, device)
         stack.push(lambda kind, *_: _leave(comm, failed=kind is not None))
         stack.enter_context(_signals(comm))
-        if not place.comm:
+        if not place.comm and not (isinstance(comm, SurvivingComm) and comm.plan.number):
             check_alike(comm, config)
         yield comm, device
 
@@ -109,7 +112,8 @@ def _leave(comm: Comm, failed: bool) -> None:
     if failed:
         comm.abandon()
     else:
-        comm.meet()
+        with contextlib.suppress(Lost):
+            comm.meet()
         comm.close()
 
 
@@ -134,6 +138,8 @@ def make_comm(config: WorkerConfig, place: Place, device: torch.device) -> Comm:
         _say(config, place, "MPI")
         return MpiComm(place, config.timeout)
     backend = config.backend
+    if backend == "auto" and goes_on(config):
+        backend = "gloo"
     if backend == "auto":  # the same on all workers of a machine: nccl wants one worker a GPU
         alone = device.type == "cuda" and place.local_size <= torch.cuda.device_count()
         backend = "nccl" if alone or (device.type == "cuda" and "SLURM_GPUS_PER_TASK" in os.environ) else "gloo"
@@ -141,7 +147,8 @@ def make_comm(config: WorkerConfig, place: Place, device: torch.device) -> Comm:
         raise log.UserError("--backend nccl needs GPUs; give --backend gloo")
     interface = network.prepare(place, backend)
     _say(config, place, f"{backend} over {interface or 'the interface of this host name'} at {place.host}:{place.port}")
-    return TorchComm(place, backend, config.timeout)
+    kind = SurvivingComm if goes_on(config) else TorchComm
+    return kind(place, backend, config.timeout)
 
 
 def _say(config: WorkerConfig, place: Place, how: str) -> None:

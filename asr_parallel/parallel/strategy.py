@@ -64,6 +64,7 @@ class Strategy(ABC):
         self.config = config
         self.lr_scale = 1.0  # multiplies the schedule's rate
         self.seed = 0  # of what the strategy draws; the loop's, which sets it before `start`
+        self.label_smoothing = 0.0  # share of each label that goes to all pdfs alike; set likewise
 
     def check(self, workers: int) -> None:  # noqa: B027
         """Raise ``UserError`` if the options do not suit this number of workers."""
@@ -78,7 +79,7 @@ class Strategy(ABC):
 
     def loss(self, logits: Tensor, batch: Any) -> Tensor:
         """Mean loss of a minibatch: ``logits`` [N, num_pdfs], ``batch.y`` int64 [N]."""
-        return F.cross_entropy(logits, batch.y)
+        return F.cross_entropy(logits, batch.y, label_smoothing=self.label_smoothing)
 
     def gradient(self, flat: Tensor) -> None:  # noqa: B027
         """Told the gradient of each minibatch as one vector, before the update; may replace it."""
@@ -109,6 +110,14 @@ class Strategy(ABC):
 
     def restore(self, state: dict[str, Tensor]) -> None:  # noqa: B027
         """Take back what ``state`` gave; the consensus' parameters are already in place."""
+
+    def regroup(self, clock: Clock) -> list[Tensor]:
+        """Told, after ``start`` and ``restore``, that there are other workers than before, who go on from ``clock``.
+
+        Gives what must be the same on all of them, which is then made that of rank 0: who was in the middle of an
+        exchange when a worker was lost may have changed it, or not.
+        """
+        return []
 
 
 class Periodic(Strategy):
@@ -169,6 +178,12 @@ class Periodic(Strategy):
             self.pace.state.copy_(state["pace"])
             self.choice.first_done.copy_(state["first_done"])
 
+    def regroup(self, clock: Clock) -> list[Tensor]:
+        """The next exchange is one of all, as at the end of an epoch."""
+        self.pace.move(clock)
+        self.last = True
+        return [self.pace.state, self.choice.first_done]
+
 
 OWNERS = {
     "topology": ("model_average",),
@@ -177,6 +192,7 @@ OWNERS = {
     "alone": ("model_average", "block_momentum"),
     "first": ("model_average", "block_momentum"),
     "probe": ("model_average", "block_momentum", "elastic_average"),
+    "probe_every": ("model_average", "block_momentum", "elastic_average"),
     "max_gap": ("model_average", "block_momentum", "elastic_average"),
     "block_momentum": ("block_momentum",),
     "block_lr": ("block_momentum",),
@@ -218,4 +234,6 @@ def make_strategy(config: StrategyConfig) -> Strategy:
     for option, owners in OWNERS.items():
         if config.name not in owners and getattr(config, option) != getattr(StrategyConfig(), option):
             raise UserError(f"--strategy.name {config.name} does not read --strategy.{option}: leave it out")
+    if config.probe_every != 1 and not (config.probe > 0 and config.probe_every > 0):
+        raise UserError(f"--strategy.probe_every {config.probe_every}: give 1 or more, and --strategy.probe dev frames")
     return kinds[config.name](config)

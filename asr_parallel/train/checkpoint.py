@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class Checkpoint:
     before: list[State]
     schedule: dict[str, float]
     identity: dict[str, Any]
+    size: dict[str, float] = field(default_factory=dict)  # ``Worker.size``
 
 
 def gather_states(comm: Comm, state: State | None) -> list[State]:

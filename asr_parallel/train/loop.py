@@ -12,7 +12,8 @@ from torch import Tensor
 
 from asr_parallel.log import Progress, UserError
 from asr_parallel.parallel.clock import Clock
-from asr_parallel.parallel.comm import Stopped
+from asr_parallel.parallel.comm import Changed, Stopped
+from asr_parallel.parallel.ledger import Probed
 from asr_parallel.parallel.wire import mean_of
 from asr_parallel.schedule.schedule import Verdict
 from asr_parallel.train import statistics
@@ -28,48 +29,52 @@ class Keeper(Protocol):
 
     def part(self, worker: Worker, clock: Clock, lr: float) -> None: ...
 
-    def epoch(self, worker: Worker, epoch: int, lr_last: float, dev: DevScores, verdict: Verdict) -> None: ...
+    def probe(self, worker: Worker, clock: Clock, probed: Probed) -> None: ...
+
+    def epoch(
+        self, worker: Worker, epoch: int, lr_last: float, tally: Tensor, dev: DevScores, verdict: Verdict
+    ) -> None: ...
 
     def save(self, worker: Worker, at: Position, before: dict[str, Tensor] | None = None) -> None: ...
 
 
-def train(worker: Worker, keeper: Keeper, at: Position, before: dict[str, Tensor] | None = None) -> None:
-    """Train from position ``at`` on.  ``before`` is the state at the beginning of an epoch that is under way.
+def train(worker: Worker, keeper: Keeper, at: Position) -> None:
+    """Train from position ``at`` on.
 
-    Raises ``Stopped`` after a request to stop, ``UserError`` when training diverges.
+    Raises ``Stopped`` after a request to stop, ``UserError`` when training diverges, ``Changed`` where the workers are
+    to change: then ``worker.clock`` tells how far training has come.
     """
     if at == Position():
         worker.schedule.begin(validate(worker).all)
         keeper.save(worker, at)
     show = _progress(worker, at)
     for epoch in worker.schedule.epochs(at.epochs):
-        clock = Clock(epoch, worker.minibatches, at.minibatch, at.minibatch * worker.batch)
+        worker.clock = clock = Clock(epoch, worker.minibatches, at.minibatch, at.minibatch * worker.batch)
         if not clock.minibatch:
             worker.tally.zero_()
             worker.exchanged.zero_()
-            before = worker.snapshot()
+            worker.before = worker.snapshot()
             worker.tally[4] = worker.schedule.rate(clock)
             worker.optimizer.new_epoch()
-        assert before is not None
-        lr = run_epoch(worker, clock, keeper, before, show)
+        lr = run_epoch(worker, clock, keeper, show)
         if not clock.last:
-            keeper.save(worker, Position(epoch - 1, clock.minibatch), before)
+            keeper.save(worker, Position(epoch - 1, clock.minibatch), worker.before)
             raise Stopped
         statistics.estimate(worker.model, worker.strategy, worker.comm, map(worker.place, worker.frames.epoch(epoch)))
-        dev = validate(worker)
+        dev, tally = validate(worker), worker.comm.sum(worker.tally.cpu())
         verdict = worker.schedule.judge(epoch, dev.all)
         if not verdict.accept:
-            worker.restore(before, epoch_too=False)
-        keeper.epoch(worker, epoch, lr, dev, verdict)
-        at = Position(epoch)
+            worker.go_back()
+        keeper.epoch(worker, epoch, lr, tally, dev, verdict)
+        at, worker.clock = Position(epoch), Clock(epoch + 1, worker.minibatches)
         keeper.save(worker, at)
         if worker.comm.stopping:
             raise Stopped
+        if worker.comm.changing:
+            raise Changed
 
 
-def run_epoch(
-    worker: Worker, clock: Clock, keeper: Keeper, before: dict[str, Tensor], show: Callable[[Clock], None]
-) -> float:
+def run_epoch(worker: Worker, clock: Clock, keeper: Keeper, show: Callable[[Clock], None]) -> float:
     """Train from ``clock`` to the end of the epoch, or to where all workers agree to stop; give the last rate."""
     strategy, comm = worker.strategy, worker.comm
     begin, lr, saved = time.perf_counter(), 0.0, clock.minibatch
@@ -81,8 +86,8 @@ def run_epoch(
         if not strategy.idle(clock, comm):
             step(worker, batch, lr)
         agreed = strategy.due(clock.tick(len(batch.y)))
-        if agreed:
-            exchange(worker, clock)
+        if agreed and (probed := exchange(worker, clock)):
+            keeper.probe(worker, clock, probed)
         show(clock)
         if clock.passes(PARTS) or comm.stopping:  # the last minibatch ends a part
             worker.tally[3] += time.perf_counter() - begin
@@ -92,7 +97,9 @@ def run_epoch(
             break
         if clock.minibatch - saved >= worker.save_every and (agreed or comm.size == 1) and not clock.last:
             saved = clock.minibatch
-            keeper.save(worker, Position(clock.epoch - 1, saved), before)
+            keeper.save(worker, Position(clock.epoch - 1, saved), worker.before)
+        if agreed and comm.changing and not clock.last:
+            raise Changed
     if not torch.isfinite(worker.tally[0]):
         diverged(worker, clock)
     return lr
@@ -107,9 +114,10 @@ def step(worker: Worker, batch: Any, lr: float) -> None:
     count(worker.tally, loss, logits, batch.y)
 
 
-def exchange(worker: Worker, clock: Clock) -> None:
-    """Exchange with the others."""
-    probed = worker.probe.look(worker) if worker.probe else ()
+def exchange(worker: Worker, clock: Clock) -> Probed | None:
+    """Exchange with the others; give what was probed before, if that was due."""
+    probe, number = worker.probe, worker.ledger.exchange + 1
+    probed = probe.look(worker) if probe and probe.due(number, clock) else None
     report = worker.strategy.exchange(worker.comm)
     worker.ledger.add(clock, report, probed)
     if report.left_out:
@@ -117,12 +125,18 @@ def exchange(worker: Worker, clock: Clock) -> None:
     settle(worker)
     statistics.share(worker.model, worker.strategy, worker.comm)
     worker.exchanged.copy_(worker.tally)
+    return probed
 
 
 def begin_anew(worker: Worker) -> None:
-    """What this worker has done since the latest exchange does not count, and its optimizer forgets all."""
+    """What this worker has done since the latest exchange does not count, and its optimizer forgets all, but for what
+    is the same on all workers because their gradients are."""
     worker.tally[:3] = worker.exchanged[:3]
+    alike = worker.optimizer.shared() if worker.strategy.exchanges == "gradients" else {}
+    kept = {name: value.clone() for name, value in alike.items()}
     worker.optimizer.begin_anew()
+    for name, value in kept.items():
+        alike[name].copy_(value)
 
 
 @torch.no_grad()

@@ -59,13 +59,15 @@ class Worker:
     seed: int | None = None  # of what is random in a step, which is dropout; None: nothing is
     growth: Growth | None = None
     ledger: Ledger = field(default_factory=Ledger)
-    clock: Clock = field(init=False)  # of the minibatch that is prepared for
+    clock: Clock = field(init=False)  # where training stands
+    before: dict[str, Tensor] | None = None  # the state at the beginning of the epoch under way
     probe: Probe | None = None
     tally: Tensor = field(init=False)  # float64 [5] of this epoch: loss, right frames, frames, seconds; first rate
 
     def __post_init__(self) -> None:
         self.tally = torch.zeros(5, dtype=torch.float64, device=self.device)
         self.exchanged = self.tally.clone()  # the tally at the latest exchange
+        self.clock = Clock(1, self.minibatches)
 
     def logits(self, model: nn.Module, x: Tensor) -> Tensor:
         """Scores of ``model``, float32.  In bf16 the matrix products are, the parameters stay float32."""
@@ -97,6 +99,16 @@ class Worker:
         return map(self.place, itertools.islice(batches, count))
 
     @property
+    def size(self) -> dict[str, float]:
+        """What depends on the number of workers: of the rate, and of the epoch under way."""
+        return {
+            "workers": self.comm.size,
+            "lr": self.schedule.lr * self.strategy.lr_scale,
+            "minibatches": self.minibatches,
+            "exchanges": self.strategy.per_epoch(self.minibatches, self.batch),
+        }
+
+    @property
     def common(self) -> nn.Module:
         """The model whose parameters a state holds: the consensus, but for an ensemble this worker's own."""
         return self.model if self.strategy.exchanges == "outputs" else self.strategy.consensus()
@@ -110,6 +122,15 @@ class Worker:
         state |= {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
         state |= {f"strategy/{name}": value for name, value in self.strategy.state().items()}
         return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+
+    def go_back(self) -> None:
+        """Undo the epoch under way, but for its sums."""
+        assert self.before is not None
+        self.restore(self.before, epoch_too=False)
+
+    def forgetful(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """``state`` of another worker: with nothing in the optimizer's, which has no meaning here."""
+        return state | {f"optimizer/{name}": torch.zeros_like(v) for name, v in self.optimizer.state().items()}
 
     def restore(self, state: dict[str, Tensor], epoch_too: bool = True) -> None:
         """Go back to a snapshot; without ``epoch_too`` the sums of the epoch stay as they are."""

@@ -132,3 +132,48 @@ def test_losses_are_those_since_the_exchange_before():
     logits = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
     strategy.loss(logits, batch)
     assert strategy.choice.brought.tolist() == pytest.approx([2 * math.log(2), 2.0])
+    taken = {}
+
+    def work(comm):
+        choice = make_strategy(StrategyConfig("model_average", max_gap=0.5)).choice
+        for losses in ((1.0, 9.0), (1.0, 1.0)):
+            choice.count(torch.tensor(losses[comm.rank]), 1)
+            taken.setdefault(comm.rank, []).append(choice.choose(comm, torch.zeros(1)))
+        return 0
+
+    simulate(2, work)
+    assert taken == {rank: [(0,), (0, 1)] for rank in range(2)}
+
+
+@pytest.mark.parametrize("wire", ["fp32", "bf16"])
+@pytest.mark.parametrize("sick", [(), (1,), (0, 2)])
+def test_a_gradient_that_is_no_numbers_is_left_out_of_the_mean(wire, sick):
+    gradients, found = torch.tensor([[1.0, 2.0, 8.0], [4.0, 0.5, 2.0], [16.0, 4.0, 1.0]]), {}
+    sound = [rank for rank in range(3) if rank not in sick]
+
+    def work(comm):
+        strategy = make_strategy(StrategyConfig("gradient_average", wire=wire))
+        strategy.start(nn.Linear(2, 1), comm)
+        flat = gradients[comm.rank].clone()
+        if comm.rank in sick:
+            flat[1] = NAN if comm.rank else math.inf
+        strategy.gradient(flat)
+        found[comm.rank] = flat, strategy.exchange(comm).left_out
+        return 0
+
+    simulate(3, work)
+    for rank in range(3):
+        tolerance = {"fp32": 1e-6, "bf16": 1e-2}[wire]
+        torch.testing.assert_close(found[rank][0], gradients[sound].mean(0), rtol=tolerance, atol=0)
+        assert found[rank][1] == (rank in sick)
+
+
+def test_if_no_gradient_is_made_of_numbers_training_ends():
+    def work(comm):
+        strategy = make_strategy(StrategyConfig("gradient_average"))
+        strategy.start(nn.Linear(2, 1), comm)
+        strategy.gradient(torch.full((3,), NAN))
+        return 0
+
+    with pytest.raises(UserError, match="no longer made of numbers on any worker"):
+        simulate(2, work)

@@ -9,9 +9,10 @@ from torch import nn
 from asr_parallel.config import OptimConfig, StrategyConfig
 from asr_parallel.optim.flat import flatten
 from asr_parallel.optim.optimizer import make_optimizer
-from asr_parallel.parallel.comm import SoloComm, TorchComm
+from asr_parallel.parallel.comm import SoloComm
 from asr_parallel.parallel.model_average import ModelAverage
 from asr_parallel.parallel.simulated import simulate
+from asr_parallel.parallel.torch_comm import TorchComm
 
 
 def small_net(seed):

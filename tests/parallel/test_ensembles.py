@@ -17,10 +17,11 @@ from asr_parallel.log import UserError
 from asr_parallel.optim.flat import flatten
 from asr_parallel.optim.optimizer import make_optimizer
 from asr_parallel.parallel.clock import Clock
-from asr_parallel.parallel.comm import SoloComm, TorchComm
+from asr_parallel.parallel.comm import SoloComm
 from asr_parallel.parallel.ensemble import check_bound
 from asr_parallel.parallel.simulated import SimulatedComm, simulate
 from asr_parallel.parallel.strategy import make_strategy
+from asr_parallel.parallel.torch_comm import TorchComm
 
 LR, EVERY, ROUNDS, FRAMES = 0.3, 3, 4, 8
 
@@ -217,6 +218,22 @@ def test_a_state_goes_on_where_it_was_taken(by):
     simulate(2, work)
     for mine, restored, truth in found.values():
         assert mine == restored > truth
+
+
+def test_visits_show_the_models_of_the_latest_exchange():
+    begun = flatten(small_net()).clone()
+
+    def work(comm):
+        strategy = make_strategy(options("ensemble"))
+        values = flatten(strategy.start(small_net(), comm))
+        for number in (1, 2):
+            values.add_(comm.rank + 1.0)
+            strategy.exchange(comm)
+            for rank, guest in strategy.visits():
+                torch.testing.assert_close(flatten(guest), begun + number * (rank + 1.0))
+        return 0
+
+    assert simulate(2, work) == 0
 
 
 def nets(count, scale=3.0):

@@ -12,9 +12,10 @@ from asr_parallel.config import StrategyConfig
 from asr_parallel.log import UserError
 from asr_parallel.optim.flat import flatten
 from asr_parallel.parallel.background import in_thread
-from asr_parallel.parallel.comm import SoloComm, TorchComm
+from asr_parallel.parallel.comm import SoloComm
 from asr_parallel.parallel.simulated import simulate
 from asr_parallel.parallel.strategy import make_strategy
+from asr_parallel.parallel.torch_comm import TorchComm
 
 ROUNDS = 5
 

@@ -8,9 +8,10 @@ from asr_parallel.config import ScheduleConfig
 from asr_parallel.log import UserError
 from asr_parallel.parallel import pace as pace_module
 from asr_parallel.parallel.clock import Cadence, Clock
-from asr_parallel.parallel.comm import SoloComm, TorchComm
+from asr_parallel.parallel.comm import SoloComm
 from asr_parallel.parallel.pace import Pace
 from asr_parallel.parallel.simulated import simulate
+from asr_parallel.parallel.torch_comm import TorchComm
 from asr_parallel.schedule.schedule import make_schedule
 
 POST_LOCAL = "1 minibatch until 1 epoch, then 4 minibatches"

@@ -5,8 +5,8 @@ import torch
 from forked import together
 
 from asr_parallel.log import UserError
-from asr_parallel.parallel.comm import TorchComm
 from asr_parallel.parallel.simulated import SimulatedComm, simulate
+from asr_parallel.parallel.torch_comm import TorchComm
 
 
 def everything(comm):

@@ -7,13 +7,16 @@ import torch
 from forked import together
 from torch import nn
 
-from asr_parallel.config import OptimConfig, StrategyConfig
+from asr_parallel.config import ModelConfig, OptimConfig, StrategyConfig
 from asr_parallel.log import UserError
+from asr_parallel.model import make_model
 from asr_parallel.optim.flat import flatten
 from asr_parallel.optim.optimizer import make_optimizer
-from asr_parallel.parallel.comm import SoloComm, TorchComm
+from asr_parallel.parallel.comm import SoloComm
+from asr_parallel.parallel.simulated import simulate
 from asr_parallel.parallel.strategy import make_strategy
 from asr_parallel.parallel.topology import TOPOLOGIES
+from asr_parallel.parallel.torch_comm import TorchComm
 
 LR, EVERY, EXCHANGES = 0.3, 3, 5
 
@@ -149,6 +152,42 @@ def test_elastic_averaging_follows_its_equations():
     assert torch.equal(found[0, 1], found[1, 1])
 
 
+class Four(SoloComm):
+    """One of four workers who are all alike."""
+
+    size = 4
+
+
+def test_with_the_default_block_momentum_an_update_comes_to_k_times_itself():
+    strategy = make_strategy(StrategyConfig("block_momentum"))
+    values = flatten(strategy.start(small_net(), Four()))
+    begun = values.clone()
+    values.add_(1.0)
+    for _ in range(100):
+        strategy.exchange(Four())  # from the second block on nothing is learnt
+    torch.testing.assert_close(flatten(strategy.consensus()), begun + 4.0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gradient_average", "model_average", "block_momentum", "elastic_average", "ensemble", "independent_subnets"],
+)
+def test_workers_begin_with_the_model_of_rank_0(name):
+    found = {}
+
+    def work(comm):
+        model = make_model(ModelConfig(2, 6, "relu", "glorot", context=0), 3, 4, seed=comm.rank)
+        strategy = make_strategy(StrategyConfig(name))
+        found[comm.rank] = flatten(model).clone()
+        trained = strategy.start(model, comm)
+        consensus = trained if name == "ensemble" else strategy.consensus()
+        assert torch.equal(flatten(consensus), found[0]), f"rank {comm.rank}"
+        return 0
+
+    assert simulate(3, work) == 0
+    assert not torch.equal(found[0], found[1])
+
+
 def test_butterfly_of_two_is_model_averaging_and_rings_are_too():
     every = two("model_average")
     for topology in TOPOLOGIES:
@@ -185,9 +224,6 @@ def test_a_state_continues_where_it_was_taken():
      ("elastic_average", {"lr_scale": "workers"}, 4.0)],
 )  # fmt: skip
 def test_rates_are_scaled_as_is_usual_or_as_asked_for(name, options, scale):
-    class Four(SoloComm):
-        size = 4
-
     strategy = make_strategy(StrategyConfig(name, **options))
     strategy.start(small_net(), Four())
     assert strategy.lr_scale == scale

@@ -16,9 +16,10 @@ from asr_parallel.model import make_model, num_parameters
 from asr_parallel.optim.flat import flatten
 from asr_parallel.optim.optimizer import make_optimizer
 from asr_parallel.parallel import subnets
-from asr_parallel.parallel.comm import SoloComm, TorchComm
+from asr_parallel.parallel.comm import SoloComm
 from asr_parallel.parallel.simulated import simulate
 from asr_parallel.parallel.strategy import make_strategy
+from asr_parallel.parallel.torch_comm import TorchComm
 from asr_parallel.train import statistics
 from asr_parallel.train.loop import settle
 

@@ -8,9 +8,9 @@ from forked import together
 from asr_parallel.config import StrategyConfig
 from asr_parallel.log import UserError
 from asr_parallel.optim.flat import flatten
-from asr_parallel.parallel.comm import TorchComm
 from asr_parallel.parallel.strategy import make_strategy
 from asr_parallel.parallel.topology import TOPOLOGIES, butterfly, hopping_ring
+from asr_parallel.parallel.torch_comm import TorchComm
 
 SIZES = {"ring": range(1, 9), "hopping_ring": range(1, 9), "butterfly": (1, 2, 4, 8, 16)}
 CASES = [(name, size) for name, sizes in SIZES.items() for size in sizes]

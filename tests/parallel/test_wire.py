@@ -7,9 +7,10 @@ from forked import together
 from torch import nn
 
 from asr_parallel.config import StrategyConfig
-from asr_parallel.parallel.comm import SoloComm, TorchComm
+from asr_parallel.parallel.comm import SoloComm
 from asr_parallel.parallel.simulated import simulate
 from asr_parallel.parallel.strategy import make_strategy
+from asr_parallel.parallel.torch_comm import TorchComm
 from asr_parallel.parallel.wire import BLOCK, Wire, coded_size, decode, encode, mean_of
 
 FORMS = ["bf16", "int8"]
@@ -124,6 +125,20 @@ def test_what_is_not_taken_has_no_influence_even_if_it_is_no_number(form, taken)
     for found in on_simulated(3, work):
         assert (found - exact).abs().max() < close
         assert taken != (2,) or form != "fp32" or torch.equal(found, exact)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_who_is_left_out_has_nothing_to_make_up_for(form):
+    def work(comm):
+        wire = Wire(form)
+        wire.start(vector(0, 0), comm)
+        found = []
+        for taken in (None, (1,)):
+            wire.mean(comm, vector(comm.rank, 0), taken)
+            found.append(bool(wire.lost["wire_own"].any()))
+        return found
+
+    assert on_simulated(2, work) == [[True, False], [True, True]]
 
 
 @pytest.mark.parametrize("form", ["fp32", *FORMS])

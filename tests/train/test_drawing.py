@@ -1,5 +1,6 @@
 """Training with the options of ``FramesConfig``."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from test_run import assert_same_model, stop_at
 
 from asr_parallel.config import FramesConfig
 from asr_parallel.parallel.comm import SoloComm
+from asr_parallel.parallel.simulated import simulate
 from asr_parallel.train.corpus import open_corpus
 from asr_parallel.train.run import run
 
@@ -24,6 +26,15 @@ def test_an_epoch_goes_on_exactly(toy, prefetch):
         assert torch.equal(a.x, b.x)
         assert torch.equal(a.y, b.y)
     assert any((b.x == 0).any() for b in whole)
+
+
+def test_workers_draw_from_shards_of_their_own(toy):
+    found = {}
+    simulate(3, lambda comm: found.setdefault(comm.rank, open_corpus(toy(), comm)) is None)
+    shards = [found[rank].frames.utts for rank in range(3)]
+    assert sorted(itertools.chain(*shards)) == sorted(open_corpus(toy(), SoloComm()).frames.utts)
+    for rank in range(3):
+        assert found[rank].shards == [found[other].frames.num_frames for other in range(3)]
 
 
 def test_a_training_that_is_stopped_inside_an_epoch_ends_with_the_same_bits(toy, monkeypatch):

@@ -19,7 +19,7 @@ SHORT = ScheduleConfig(epochs=2)
 
 
 def training(toy, workers=2, backend="simulated", optim=None, **options):
-    strategy = StrategyConfig("model_average", **({"every": "5 minibatches"} | options))
+    strategy = StrategyConfig(**({"name": "model_average", "every": "5 minibatches"} | options))
     changes = {"optim": optim} if optim else {}
     return toy(workers=workers, strategy=strategy, backend=backend, schedule=SHORT, **changes)
 
@@ -111,6 +111,30 @@ def test_a_worker_that_diverges_is_saved_by_the_mean_and_counted(toy, monkeypatc
     minibatches = summary["minibatches"]
     assert int(first["frames"]) == 32 * (2 * minibatches - 5)  # what it did before is not counted
     assert math.isfinite(float(first["train_loss"]))
+
+
+@pytest.mark.parametrize("optim", [OptimConfig("sgd", lr=0.2, momentum=0.5), OptimConfig("ngsgd", lr=0.2)], ids=str)
+def test_a_gradient_of_nans_is_left_out_and_the_workers_stay_alike(toy, monkeypatch, optim):
+    """In minibatch 3 one worker's frames are no numbers: nothing of them is left, in weights, momentum or factors."""
+    whole, ends = loop.step, {}
+
+    def step(worker, batch, lr):
+        if worker.comm.rank == 1 and worker.clock.epoch == 1 and worker.clock.minibatch == 3:
+            batch.x[0] = math.nan
+        whole(worker, batch, lr)
+        shared = [value.clone() for value in worker.optimizer.shared().values()]
+        ends[worker.comm.rank] = torch.cat([worker.optimizer.flat.values, *shared])
+
+    monkeypatch.setattr(loop, "step", step)
+    config = training(toy, name="gradient_average", every="10 minibatches", optim=optim)
+    assert run(config) == 0
+    assert torch.isfinite(ends[0]).all()
+    assert torch.equal(ends[0], ends[1])
+    rows = table(config, "ledger.tsv")
+    assert [(r["epoch"], r["exchange"], r["rank"]) for r in rows if r["left_out"] == "1"] == [("1", "4", "1")]
+    summary = json.loads((config.out / "train.json").read_text())
+    assert summary["dev_acc"] > 0.7
+    assert int(table(config)[0]["frames"]) == 32 * (2 * summary["minibatches"] - 1)
 
 
 def test_rank_0_trains_alone_at_first(toy):

@@ -16,10 +16,11 @@ from asr_parallel.model import Dnn, make_model
 from asr_parallel.optim.optimizer import make_optimizer
 from asr_parallel.parallel.block_momentum import BlockMomentum
 from asr_parallel.parallel.clock import Clock
-from asr_parallel.parallel.comm import SoloComm, TorchComm
+from asr_parallel.parallel.comm import SoloComm
 from asr_parallel.parallel.launch import STOPPED
 from asr_parallel.parallel.model_average import ModelAverage
 from asr_parallel.parallel.single import Single
+from asr_parallel.parallel.torch_comm import TorchComm
 from asr_parallel.schedule.newbob import Newbob
 from asr_parallel.train import growth, statistics
 from asr_parallel.train.growth import Growth, grown_after

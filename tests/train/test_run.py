@@ -18,9 +18,9 @@ from asr_parallel.data.feature_set import FeatureSet
 from asr_parallel.log import UserError
 from asr_parallel.model import load_predictor
 from asr_parallel.optim.sgd import Sgd
-from asr_parallel.parallel.comm import TorchComm
 from asr_parallel.parallel.launch import STOPPED
 from asr_parallel.parallel.place import Place
+from asr_parallel.parallel.torch_comm import TorchComm
 from asr_parallel.schedule.newbob import Newbob
 from asr_parallel.train import corpus, loop
 from asr_parallel.train.run import run, work
@@ -153,6 +153,12 @@ def test_a_stopped_training_goes_on_to_the_same_result(toy, monkeypatch, step, o
     assert len(steps) == 3 * 63 - step  # none is done twice
     assert_same_model(whole, cut)
     assert_same_history(whole, cut)
+
+
+@pytest.mark.parametrize(("rate", "warned"), [(200.0, True), (0.2, False)])
+def test_a_model_worse_than_a_guess_is_not_praised(toy, caplog, rate, warned):
+    run(toy(optim=OptimConfig("sgd", lr=rate), schedule=ScheduleConfig(epochs=1)))
+    assert ("training has diverged" in caplog.text) == warned
 
 
 class Killed(Exception):
@@ -474,7 +480,7 @@ def train_with_other_scores(place, config):
 
         def other_sum(self, values):
             calls.append(1)
-            mine = place.rank == 1 and values.shape == (2, 3)  # the scores of two dev sets
+            mine = place.rank == 1 and values.shape == (1, 2, 3)  # the sums of two dev sets
             return total(self, values) + len(calls) * 100.0 if mine else total(self, values)
 
         def spy(self, epoch, scores):

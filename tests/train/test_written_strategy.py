@@ -55,7 +55,8 @@ def test_after_a_round_of_all_parts_workers_have_the_mean_of_all():
 
 
 def test_one_worker_trains_as_without_it(toy, monkeypatch):
-    alone, rotating = toy(schedule=ScheduleConfig(epochs=2)), training(toy, 1)
+    alone = toy(strategy=StrategyConfig("single", every="5 minibatches"), schedule=ScheduleConfig(epochs=2))
+    rotating = training(toy, 1)
     assert train_run.run(alone) == 0
     monkeypatch.setattr(train_run, "make_strategy", example.RotatingAverage)
     assert train_run.run(rotating) == 0
