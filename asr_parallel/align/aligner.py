@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import kaldifst
 import numpy as np
 from kaldi_decoder import DecodableCtc, FasterDecoder, FasterDecoderOptions
 
 from asr_parallel.align.corpus import Corpus
-from asr_parallel.align.gmm import DiagGmm
 from asr_parallel.decode.utterance_graph import TrainingGraphs
 from asr_parallel.lang.arrays import FstArrays
 from asr_parallel.lang.lexicon import UNK
@@ -22,6 +22,16 @@ from asr_parallel.pool import parallel_map
 ACOUSTIC_SCALE = 0.1  # of log-likelihoods while aligning, as in Kaldi; beams are relative to it
 GRAPH_CACHE = 1 << 30  # bytes of graphs that are kept between passes
 CHUNK = 16  # utterances that a process takes at once
+
+
+class Scores(Protocol):
+    """A model as far as the aligner needs it: a ``DiagGmm``, or what ``realign`` makes of any other."""
+
+    def prepare(self) -> None:
+        """Do what is done once, before processes fork."""
+
+    def log_likelihoods(self, feats: np.ndarray, pdfs: np.ndarray) -> np.ndarray:
+        """Log-likelihoods of frames [T, D] under ``pdfs`` [P], up to a constant of each frame: float32 [T, P]."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,7 @@ class Alignment:
 
 
 class Aligner:
-    """Aligns with the graphs of one HMM.  Graphs are compiled once and kept, since only the GMM changes.
+    """Aligns with the graphs of one HMM.  Graphs are compiled once and kept, since only the model changes.
 
     ``beam`` and ``retry_beam`` are costs at the scale of ``ACOUSTIC_SCALE``.
     """
@@ -62,13 +72,13 @@ class Aligner:
         self._cache: dict[tuple[str, int], FstArrays] = {}
         self._cached_bytes = 0
 
-    def align(self, gmm: DiagGmm, corpus: Corpus, rows: Sequence[int] | np.ndarray, what: str = "") -> Alignment:
+    def align(self, model: Scores, corpus: Corpus, rows: Sequence[int] | np.ndarray, what: str = "") -> Alignment:
         """Align the utterances ``rows`` of ``corpus``.  The result does not depend on the number of jobs."""
         todo = [int(r) for r in rows]
         pdfs = np.full(len(corpus.feats), -1, np.int32)
         acoustic = score = 0.0
         retried, failed = [], []
-        for row, found in zip(todo, self._paths(gmm, corpus, todo, what)):
+        for row, found in zip(todo, self._paths(model, corpus, todo, what)):
             if found.pdfs is None:
                 failed.append(row)
                 continue
@@ -79,15 +89,15 @@ class Aligner:
                 retried.append(row)
         return Alignment(np.asarray(todo), pdfs, acoustic, score, retried, failed)
 
-    def _paths(self, gmm: DiagGmm, corpus: Corpus, rows: list[int], what: str) -> Iterator[Found]:
-        _ = gmm.linear  # computed once, before the processes fork
+    def _paths(self, model: Scores, corpus: Corpus, rows: list[int], what: str) -> Iterator[Found]:
+        model.prepare()
         with tempfile.TemporaryDirectory() as folder:
 
             def one(row: int) -> Found:
                 file = Path(folder) / f"{os.getpid()}.fst"  # FSTs are read from files only: one a process will do
                 cached = self._cache.get((corpus.name, row))
                 graph = cached or _compile(self.graphs, corpus.words[row], file)
-                found = best_path(graph, gmm, corpus.of_utt(row), self.beams, file)
+                found = best_path(graph, model, corpus.of_utt(row), self.beams, file)
                 return found if cached else replace(found, graph=graph)
 
             for row, found in zip(rows, parallel_map(one, rows, self.jobs, what, chunk=CHUNK)):
@@ -106,7 +116,7 @@ def _compile(graphs: TrainingGraphs, words: Sequence[str], file: Path) -> FstArr
     return FstArrays.read(file)
 
 
-def best_path(graph: FstArrays, gmm: DiagGmm, feats: np.ndarray, beams: Sequence[float], file: Path) -> Found:
+def best_path(graph: FstArrays, model: Scores, feats: np.ndarray, beams: Sequence[float], file: Path) -> Found:
     """Viterbi of ``feats`` [T, D] through ``graph``, at the first of ``beams`` where a final state is reached.
 
     Only the pdfs of the graph are scored: its labels are renumbered to the columns of a small matrix.
@@ -120,7 +130,7 @@ def best_path(graph: FstArrays, gmm: DiagGmm, feats: np.ndarray, beams: Sequence
     arcs["ilabel"] = local + (labels[0] > 0)
     replace(graph, arcs=arcs).write(file)
     fst = kaldifst.StdConstFst.read(str(file))
-    log_likes = gmm.log_likelihoods(feats, pdfs)
+    log_likes = model.log_likelihoods(feats, pdfs)
     scaled = ACOUSTIC_SCALE * log_likes
     for i, beam in enumerate(beams):
         decoder = FasterDecoder(fst, FasterDecoderOptions(beam=beam))

@@ -1,15 +1,16 @@
-"""A set as the GMM sees it: transcripts and all frames with deltas."""
+"""A set as the GMM sees it: transcripts, speakers, and all frames in the space of the GMM."""
 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from asr_parallel.align.space import Space
 from asr_parallel.data.feature_set import FeatureSet
-from asr_parallel.data.transforms import deltas
 
 IN_MEMORY = 1 << 30  # bytes above which frames are in a mapped file of no name instead of memory
 
@@ -24,16 +25,41 @@ class Corpus:
     offsets: np.ndarray  # int64 [U + 1]
     feats: np.ndarray  # float32 [frames, D]
     scratch: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))  # where big copies of frames go
+    speakers: list[str] = field(default_factory=list)  # of each utterance
+    log_det: float = 0.0  # what transforms of the space add to the mean log-likelihood of a frame: log |det A|
 
     @classmethod
-    def open(cls, data: Path, name: str, scratch: Path) -> Corpus:
-        """MFCC with per-speaker CMVN, deltas and delta-deltas of set ``name``; big ones are kept under ``scratch``."""
-        feature_set = FeatureSet.open(data, name, "mfcc")
-        feats = scratch_array((int(feature_set.offsets[-1]), 3 * feature_set.dim), scratch)
-        for i, utt in enumerate(feature_set.utts):
-            feats[feature_set.offsets[i] : feature_set.offsets[i + 1]] = deltas(feature_set[utt])
-        words = [text.split() for text in feature_set.texts]
-        return cls(name, feature_set.utts, words, feature_set.offsets, feats, scratch)
+    def open(cls, data: Path, name: str, scratch: Path, space: Space | None = None, kind: str = "mfcc") -> Corpus:
+        """Features ``kind`` of set ``name``, normalised, in ``space`` if given; big ones are kept under ``scratch``."""
+        found = FeatureSet.open(data, name, kind)
+        speakers = [found.speakers[s] for s in found.speaker_of]
+        words = [text.split() for text in found.texts]
+        log_det = space.log_det if space else 0.0
+        raw = cls(name, found.utts, words, found.offsets, found.frames, scratch, speakers, log_det)
+        return raw.changed(lambda row: space(found[found.utts[row]]) if space else found[found.utts[row]])
+
+    def changed(self, frames: Callable[[int], np.ndarray]) -> Corpus:
+        """The same utterances with ``frames(row)`` [T, D'] for those of utterance ``row``."""
+        first = frames(0)
+        feats = scratch_array((len(self.feats), first.shape[1]), self.scratch)
+        for row in range(len(self)):
+            feats[self.offsets[row] : self.offsets[row + 1]] = frames(row) if row else first
+        return replace(self, feats=feats)
+
+    def transformed(self, w: np.ndarray, which: np.ndarray | None = None) -> Corpus:
+        """Frames x become A x + b: ``w`` [S, D, D + 1] are matrices [A b], ``which`` int [U] says whose is whose.
+
+        Without ``which`` all have the first.
+        """
+        which = np.zeros(len(self), np.int64) if which is None else which
+        w = w.astype(np.float32)
+
+        def frames(row: int) -> np.ndarray:
+            a, b = w[which[row], :, :-1], w[which[row], :, -1]
+            return self.of_utt(row) @ a.T + b
+
+        gained = np.linalg.slogdet(w[:, :, :-1].astype(np.float64))[1][which] @ np.diff(self.offsets)
+        return replace(self.changed(frames), log_det=self.log_det + float(gained) / max(1, len(self.feats)))
 
     def __len__(self) -> int:
         """Number of utterances."""

@@ -18,6 +18,7 @@ from asr_parallel.align.gmm import DiagGmm, expand
 from asr_parallel.pool import parallel_map
 
 CHUNK = 4096  # frames in one matrix product; sums over chunks are in double precision
+BLOCKS = 32  # parts that pdfs are dealt out in; not the number of jobs, on which no sum may depend
 MIN_OCCUPANCY = 5.0  # frames below which a Gaussian is dropped, if its pdf has others
 MIN_SPLIT = 20.0  # frames that each Gaussian should have after a split (as in Kaldi)
 OCCUPANCY_POWER = 0.25  # Gaussians of a pdf ~ frames ** power (as in Kaldi)
@@ -62,39 +63,40 @@ class Stats:
     frames: int
 
 
-def accumulate(gmm: DiagGmm, frames: SortedFrames, jobs: int = 1) -> Stats:
-    """Statistics of each Gaussian over the frames of its pdf (the E-step)."""
+def accumulate(gmm: DiagGmm, frames: SortedFrames, jobs: int = 1, moments_of: SortedFrames | None = None) -> Stats:
+    """Statistics of each Gaussian over the frames of its pdf (the E-step).
+
+    With ``moments_of``, the same frames in another space, the moments are of those, for a model of that space.
+    """
 
     def block(pdfs: range) -> list[tuple[np.ndarray, float]]:
-        return [_accumulate_pdf(gmm, pdf, frames.of_pdf(pdf)) for pdf in pdfs]
+        others = [moments_of.of_pdf(pdf) if moments_of else None for pdf in pdfs]
+        return [_accumulate_pdf(gmm, pdf, frames.of_pdf(pdf), other) for pdf, other in zip(pdfs, others)]
 
-    _ = gmm.linear  # computed once, before the processes fork
-    results = [r for rs in parallel_map(block, _blocks(frames, 4 * jobs), jobs) for r in rs]
+    gmm.prepare()
+    results = [r for rs in parallel_map(block, blocks(frames), jobs) for r in rs]
     moments = np.concatenate([m for m, _ in results])
     return Stats(moments[:, 0], moments[:, 1:], sum(ll for _, ll in results), len(frames))
 
 
-def _accumulate_pdf(gmm: DiagGmm, pdf: int, feats: np.ndarray) -> tuple[np.ndarray, float]:
-    """Occupancy and moments [Gaussians of the pdf, 1 + 2 D], and the log-likelihood."""
-    mine = slice(int(gmm.offsets[pdf]), int(gmm.offsets[pdf + 1]))
-    a, b = (x[mine] for x in gmm.linear)
-    sums = torch.zeros(len(a), 1 + 2 * gmm.dim, dtype=torch.float64)
+def _accumulate_pdf(gmm: DiagGmm, pdf: int, feats: np.ndarray, others: np.ndarray | None) -> tuple[np.ndarray, float]:
+    """Occupancy and moments [Gaussians of the pdf, 1 + 2 D], of ``others`` if given; log-likelihood of ``feats``."""
+    mine = gmm.of_pdf(pdf)
+    sums = torch.zeros(mine.stop - mine.start, 1 + 2 * gmm.dim, dtype=torch.float64)
     log_likelihood = 0.0
     for t in range(0, len(feats), CHUNK):
         x = expand(feats[t : t + CHUNK])
-        scores = torch.addmm(b, a, x.T)
-        total = torch.logsumexp(scores, 0)
-        posteriors = scores.sub_(total).exp_()
+        posteriors, total = gmm.posteriors(pdf, x)
         sums[:, 0] += posteriors.sum(1, dtype=torch.float64)
-        sums[:, 1:] += posteriors @ x
+        sums[:, 1:] += posteriors @ (x if others is None else expand(others[t : t + CHUNK]))
         log_likelihood += float(total.sum(dtype=torch.float64))
     return sums.numpy(), log_likelihood
 
 
-def _blocks(frames: SortedFrames, number: int) -> list[range]:
-    """Consecutive pdfs in about ``number`` blocks of about as many frames."""
+def blocks(frames: SortedFrames) -> list[range]:
+    """Consecutive pdfs in about ``BLOCKS`` blocks of about as many frames."""
     pdfs = np.arange(frames.num_pdfs)
-    share = (frames.offsets[:-1] * number) // max(1, len(frames))
+    share = (frames.offsets[:-1] * BLOCKS) // max(1, len(frames))
     edges = [0, *(np.flatnonzero(np.diff(share)) + 1).tolist(), len(pdfs)]
     return [range(a, b) for a, b in itertools.pairwise(edges)]
 

@@ -62,6 +62,24 @@ class DiagGmm:
         )
         return torch.from_numpy(a.astype(np.float32)), torch.from_numpy(b.astype(np.float32))[:, None]
 
+    def prepare(self) -> None:
+        """Compute ``linear``, before processes fork that all need it."""
+        _ = self.linear
+
+    def of_pdf(self, pdf: int) -> slice:
+        """Where the Gaussians of ``pdf`` are."""
+        return slice(int(self.offsets[pdf]), int(self.offsets[pdf + 1]))
+
+    def posteriors(self, pdf: int, frames: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which of the M Gaussians of ``pdf`` a frame is of: float32 [M, T], and the log-likelihoods [T].
+
+        ``frames`` [T, 2 D] are as ``expand`` gives them.
+        """
+        a, b = (x[self.of_pdf(pdf)] for x in self.linear)
+        scores = torch.addmm(b, a, frames.T)
+        total = torch.logsumexp(scores, 0)
+        return scores.sub_(total).exp_(), total
+
     def log_likelihoods(self, feats: np.ndarray, pdfs: np.ndarray | None = None) -> np.ndarray:
         """Log-likelihoods of ``feats`` [T, D] under ``pdfs`` [P] (all if None): float32 [T, P].
 

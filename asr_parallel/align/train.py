@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +12,11 @@ from asr_parallel.align import em
 from asr_parallel.align.aligner import Aligner, Alignment
 from asr_parallel.align.corpus import Corpus
 from asr_parallel.align.gmm import DiagGmm
+from asr_parallel.align.hmm import HmmModel
 
 LOG = log.logger(__name__)
+# (iteration, HMM, model, corpus, labels) -> model and corpus, with frames in another space or the same ones
+Adapt = Callable[[int, HmmModel, DiagGmm, Corpus, np.ndarray], tuple[DiagGmm, Corpus]]
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Schedule:
 @dataclass(frozen=True)
 class Trained:
     gmm: DiagGmm
+    corpus: Corpus  # in the last space
     pdfs: np.ndarray  # int32 [frames of the corpus]: the last labels, -1 where there is none
     history: list[dict[str, float]]  # one entry an iteration
 
@@ -61,37 +66,42 @@ def train(
     num_pdfs: int,
     seed: int,
     name: str,
-    gmm: DiagGmm | None = None,
+    adapt: Adapt | None = None,
 ) -> Trained:
     """Train on the utterances ``rows`` of ``corpus``, beginning with labels ``pdfs`` [frames of the corpus].
 
-    Without ``gmm`` it begins with one Gaussian a pdf, made from the labels.
+    It begins with one Gaussian a pdf, made from the labels.  ``adapt`` may change the space at any iteration.
     """
     rng = np.random.default_rng(seed)
     frames = em.SortedFrames.of(corpus, pdfs, num_pdfs)
     floor = em.variance_floor(frames.feats)
-    gmm = gmm or em.single_gaussians(frames, floor, aligner.jobs)
+    gmm = em.single_gaussians(frames, floor, aligner.jobs)
     start, history = len(gmm), []
     for iteration in range(1, schedule.iterations + 1):
-        aligned = None
+        aligned, before = None, corpus
         if iteration in schedule.realign:
             aligned = aligner.align(gmm, corpus, rows, f"{name} {iteration}: align")
             pdfs = aligned.pdfs
+        if adapt:
+            gmm, corpus = adapt(iteration, aligner.graphs.hmm, gmm, corpus, pdfs)
+        if aligned or corpus is not before:
             frames = em.SortedFrames.of(corpus, pdfs, num_pdfs)
         stats = em.accumulate(gmm, frames, aligner.jobs)
         gmm = em.update(gmm, stats, floor)
         target = schedule.target(iteration, start)
         if target > len(gmm) and iteration <= schedule.grow_until:
             gmm = em.grow(gmm, np.diff(frames.offsets).astype(np.float64), target, rng)
-        history.append(_entry(name, iteration, stats, gmm, aligned))
-    return Trained(gmm, pdfs, history)
+        history.append(_entry(name, iteration, stats, gmm, aligned, corpus.log_det))
+    return Trained(gmm, corpus, pdfs, history)
 
 
-def _entry(name: str, iteration: int, stats: em.Stats, gmm: DiagGmm, aligned: Alignment | None) -> dict[str, float]:
+def _entry(
+    name: str, iteration: int, stats: em.Stats, gmm: DiagGmm, aligned: Alignment | None, log_det: float
+) -> dict[str, float]:
     """Figures of an iteration, which are logged too."""
     entry: dict[str, float] = {
         "iteration": iteration,
-        "log_likelihood_per_frame": stats.log_likelihood / max(1, stats.frames),
+        "log_likelihood_per_frame": stats.log_likelihood / max(1, stats.frames) + log_det,
         "frames": stats.frames,
         "gaussians": len(gmm),
     }

@@ -1,4 +1,4 @@
-"""Verb ``features``: MFCC and log-mel features of every set, one store a set and kind."""
+"""Verb ``features``: MFCC, log-mel and MFCC of high resolution of every set, one store a set and kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from asr_parallel.config import FeaturesConfig, cuts_path, found_sets
-from asr_parallel.data.cmvn import CmvnStats
+from asr_parallel.data.cmvn import Cmvn, CmvnStats
 from asr_parallel.data.feature_set import FeatureSet, Index, cmvn_path, index_path, store_path
 from asr_parallel.data.flat_frames import open_frames
 from asr_parallel.data.frontend import OPTIONS, SHIFT, BadAudio, Frontend, read_audio
@@ -55,7 +55,7 @@ def _made_from(config: FeaturesConfig, name: str, kind: str) -> str:
     path = cuts_path(config.data, name)
     if not path.exists():
         raise UserError(f"{path} is not there: run `prepare` first, or choose other sets")
-    options = [kind, config.num_mel if kind == "fbank" else config.num_ceps, *OPTIONS]
+    options = [kind, config.num_ceps if kind == "mfcc" else config.num_mel, *OPTIONS]
     options += [f"speed {factor}" for factor in _speeds(config, name)]
     return hashlib.sha256(path.read_bytes() + json.dumps(options).encode()).hexdigest()
 
@@ -77,13 +77,13 @@ def _is_whole(data: Path, name: str, kind: str, made_from: str) -> bool:
 def _run_set(config: FeaturesConfig, name: str, made_from: dict[str, str]) -> None:
     """Compute the kinds that ``made_from`` names of set ``name``."""
     start = time.monotonic()
-    rows = with_speeds(_load_rows(cuts_path(config.data, name)), _speeds(config, name))
+    rows = with_speeds(load_rows(cuts_path(config.data, name)), _speeds(config, name))
     frontend = Frontend(rows[0]["recording"]["sampling_rate"], config.num_mel, config.num_ceps)
     extract = _extractor(rows, frontend, list(made_from))
     bad: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_one_thread())
-        stores = {kind: stack.enter_context(_StoreOfSet(config.data, name, kind)) for kind in made_from}
+        stores = {kind: stack.enter_context(StoreOfSet(config.data, name, kind)) for kind in made_from}
         results = parallel_map(extract, range(len(rows)), config.num_jobs(), f"features of {name}", chunk=16)
         for row, result in zip(rows, results):
             if isinstance(result, str):
@@ -101,7 +101,7 @@ def _run_set(config: FeaturesConfig, name: str, made_from: dict[str, str]) -> No
     )
 
 
-def _load_rows(path: Path) -> list[Row]:
+def load_rows(path: Path) -> list[Row]:
     """The cuts of a manifest, checked to be of one sampling rate and one supervision each.
 
     They stay as JSON has them: making 100,000 cuts into objects and back takes longer than their features.
@@ -170,7 +170,7 @@ def _report_bad(config: FeaturesConfig, name: str, bad: dict[str, str], total: i
     log.warning(text)
 
 
-class _StoreOfSet:
+class StoreOfSet:
     """Gathers one kind of a set: the frames while in the ``with`` block, the rest in ``finish``."""
 
     def __init__(self, data: Path, name: str, kind: str):
@@ -181,7 +181,7 @@ class _StoreOfSet:
         self.rows: list[Row] = []
         self.stats = CmvnStats()
 
-    def __enter__(self) -> _StoreOfSet:
+    def __enter__(self) -> StoreOfSet:
         self.writer.__enter__()
         return self
 
@@ -207,9 +207,9 @@ class _StoreOfSet:
         self.rows.append({**row, "features": features})
         self.stats.add(_speaker(row), feats)
 
-    def finish(self, made_from: str) -> None:
-        """Write normalisation, index and, last, the manifest, whose presence says that all is there."""
-        self.stats.cmvn().save(cmvn_path(*self.place))
+    def finish(self, made_from: str, cmvn: Cmvn | None = None) -> None:
+        """Write normalisation (each speaker's own by default), index and, last, the manifest: then all is there."""
+        (cmvn or self.stats.cmvn()).save(cmvn_path(*self.place))
         lengths = [row["features"]["num_frames"] for row in self.rows]
         index = Index(
             utts=[row["id"] for row in self.rows],

@@ -1,4 +1,4 @@
-"""From the audio of a cut to its features, both kinds at once, as Kaldi computes them."""
+"""From the audio of a cut to its features, all kinds at once, as Kaldi computes them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _read(cut: MonoCut) -> np.ndarray:
 
 
 class Frontend:
-    """Computes both kinds of features of a wave, without dither.
+    """Computes all kinds of features of a wave, without dither.
 
     Values are those of Lhotse's ``Fbank`` and ``Mfcc`` for samples times 32,768, hence those of Kaldi's
     compute-fbank-feats and compute-mfcc-feats with --snip-edges=false --dither=0 --use-energy=false, except
@@ -86,12 +86,17 @@ class Frontend:
 
         self._filters = torch.cat([filters(num_mel), filters(MFCC_FILTERS)], dim=1)
         self._num_mel = num_mel
-        self._dct = Wav2MFCC.make_dct_matrix(num_ceps, MFCC_FILTERS) * Wav2MFCC.make_lifter(num_ceps, LIFTER)
+
+        def cosines(ceps: int, count: int) -> torch.Tensor:
+            return Wav2MFCC.make_dct_matrix(ceps, count) * Wav2MFCC.make_lifter(ceps, LIFTER)
+
+        self._dct, self._hires = cosines(num_ceps, MFCC_FILTERS), cosines(num_mel, num_mel)
 
     def __call__(self, samples: np.ndarray) -> dict[str, np.ndarray]:
-        """Features ``{"fbank": [T, num_mel], "mfcc": [T, num_ceps]}`` of ``samples`` float32 [N] in [-1, 1].
+        """Features ``{"fbank": [T, num_mel], "mfcc": [T, num_ceps], "mfcc_hires": [T, num_mel]}``.
 
-        N is at least a window (25 ms); T is N / 10 ms, rounded.
+        ``samples`` are float32 [N] in [-1, 1], N at least a window (25 ms); T is N / 10 ms, rounded.  ``mfcc_hires``
+        are all cosines of ``fbank``: the same in other axes, which are less correlated (as Kaldi's mfcc_hires.conf).
         """
         import torch
 
@@ -99,8 +104,10 @@ class Frontend:
             squares = torch.view_as_real(torch.fft.rfft(self._windows(samples))).square_()
             power = squares[..., 0] + squares[..., 1]
             mel = torch.matmul(power, self._filters).clamp_(min=FLOOR).log_()
+            fbank = mel[:, : self._num_mel].contiguous()
             mfcc = torch.matmul(mel[:, self._num_mel :], self._dct)
-            return {"fbank": mel[:, : self._num_mel].contiguous().numpy(), "mfcc": mfcc.numpy()}
+            hires = torch.matmul(fbank, self._hires)
+            return {"fbank": fbank.numpy(), "mfcc": mfcc.numpy(), "mfcc_hires": hires.numpy()}
 
     def _windows(self, samples: np.ndarray) -> torch.Tensor:
         """Windows without offset, pre-emphasised, tapered and padded with zeros: float32 [T, FFT length]."""

@@ -1,5 +1,8 @@
 """A tiny language and speech drawn from known Gaussians, for the tests of the GMM."""
 
+import dataclasses
+import gzip
+import json
 from pathlib import Path
 
 import kaldifst
@@ -73,6 +76,15 @@ def corpus(utts: int, dim: int = 4, seed: int = 0, name: str = "train") -> tuple
     return Corpus(name, utt_ids, words, offsets, np.concatenate(feats)), np.concatenate(truth)
 
 
+def distorted(made: Corpus) -> Corpus:
+    """Each of the three speakers mixes the dimensions in a way of its own."""
+    dim = made.feats.shape[1]
+    rng = np.random.default_rng(11)
+    w = np.eye(dim, dim + 1) + 0.35 * rng.normal(size=(3, dim, dim + 1))
+    which = np.array([int(utt[3]) for utt in made.utts])
+    return dataclasses.replace(made.transformed(w, which), log_det=0.0)
+
+
 def write_features(data: Path, name: str, made: Corpus) -> None:
     """Leave ``made`` as the ``mfcc`` store of set ``name``, without normalisation."""
     with FrameFile(store_path(data, name, "mfcc")) as file:
@@ -87,4 +99,17 @@ def write_features(data: Path, name: str, made: Corpus) -> None:
     all_speakers = sorted(set(speakers))
     ones = np.ones((len(all_speakers), dim), np.float32)
     Cmvn(all_speakers, 0 * ones, ones).save(cmvn_path(data, name, "mfcc"))
-    (data / name / "cuts_mfcc.jsonl.gz").write_bytes(b"")
+    rows = [
+        {
+            "id": utt,
+            "type": "MonoCut",
+            "start": 0,
+            "duration": float(frames) / 100,
+            "channel": 0,
+            "supervisions": [{"speaker": speaker, "text": text}],
+            "recording": {"id": utt, "sampling_rate": 8000},
+        }
+        for utt, speaker, text, frames in zip(made.utts, speakers, texts, np.diff(made.offsets))
+    ]
+    with gzip.open(data / name / "cuts_mfcc.jsonl.gz", "wt") as manifest:
+        manifest.writelines(json.dumps(row) + "\n" for row in rows)

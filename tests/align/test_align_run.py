@@ -12,9 +12,11 @@ from asr_parallel.align.corpus import Corpus
 from asr_parallel.align.gmm import DiagGmm
 from asr_parallel.align.hmm import HmmModel
 from asr_parallel.align.labels import Labels
-from asr_parallel.config import AlignConfig, MonoConfig, TriConfig
+from asr_parallel.config import AlignConfig, LdaMlltConfig, MonoConfig, SatConfig, TriConfig
 from asr_parallel.files import read_json
 from asr_parallel.log import UserError
+
+TIED = ("tri", "lda_mllt", "sat")
 
 
 def with_bad_utterance(made: Corpus) -> Corpus:
@@ -39,15 +41,18 @@ def world(tmp_path_factory) -> tuple[AlignConfig, np.ndarray]:
         dev=["dev"],
         mono=MonoConfig(iterations=4, gaussians=40, utterances=24),
         tri=TriConfig(iterations=4, leaves=28, gaussians=60),
+        lda_mllt=LdaMlltConfig(iterations=3, leaves=28, gaussians=60, context=1, dim=6, mllt=[2, 3]),
+        sat=SatConfig(iterations=3, leaves=28, gaussians=60, fmllr=[2], min_frames=100),
     )
     align_run.run(config)
     return config, truth
 
 
 def outcome(config: AlignConfig) -> list[np.ndarray]:
-    gmms = [DiagGmm.load(config.out / s / "gmm.npz") for s in ("mono", "tri")]
-    labels = [Labels.load(config.out / "tri" / f"ali_{s}.npz").pdfs for s in ("train", "dev")]
-    transitions = [HmmModel.load(config.out / s / "hmm.json").log_probs for s in ("mono", "tri")]
+    gmms = [DiagGmm.load(config.out / s / "gmm.npz") for s in config.systems()]
+    gmms.append(DiagGmm.load(config.out / "sat" / "gmm_si.npz"))
+    labels = [Labels.load(config.out / s / f"ali_{n}.npz").pdfs for s in TIED for n in ("train", "dev")]
+    transitions = [HmmModel.load(config.out / s / "hmm.json").log_probs for s in config.systems()]
     return [*(a for g in gmms for a in (g.means, g.variances, g.weights)), *labels, *transitions]
 
 
@@ -59,31 +64,35 @@ def assert_same(a: AlignConfig, b: AlignConfig) -> None:
 def test_leaves_what_the_configuration_promises(world):
     config, _ = world
     assert [p for p in config.outputs() if not p.exists()] == []
-    hmm, gmm = HmmModel.load(config.out / "tri" / "hmm.json"), DiagGmm.load(config.out / "tri" / "gmm.npz")
-    labels = Labels.load(config.out / "tri" / "ali_train.npz")
-    assert hmm.tree.context_width == 3
-    assert hmm.tree.num_pdfs == gmm.num_pdfs == 28
-    assert 40 < len(gmm) <= 60
-    with np.load(config.out / "tri" / "priors.npz") as npz:
-        np.testing.assert_array_equal(npz["counts"], labels.counts(28))
     figures = read_json(config.out / "align.json")
-    assert figures["labels"]["train"]["failed"] == 1
+    for system in TIED:
+        folder = config.out / system
+        hmm, gmm = HmmModel.load(folder / "hmm.json"), DiagGmm.load(folder / "gmm.npz")
+        labels = Labels.load(folder / "ali_train.npz")
+        assert hmm.tree.context_width == 3
+        assert hmm.tree.num_pdfs == gmm.num_pdfs == 28
+        assert 40 < len(gmm) <= 60
+        with np.load(folder / "priors.npz") as npz:
+            np.testing.assert_array_equal(npz["counts"], labels.counts(28))
+        assert figures[f"{system}_ali"]["train"]["failed"] == 1
     assert not (config.out / "align_progress.json").exists()
 
 
-def test_finds_the_true_phones(world):
+@pytest.mark.parametrize("system", TIED)
+def test_finds_the_true_phones(world, system):
     config, truth = world
-    tree = HmmModel.load(config.out / "tri" / "hmm.json").tree
-    labels = Labels.load(config.out / "tri" / "ali_train.npz")
+    tree = HmmModel.load(config.out / system / "hmm.json").tree
+    labels = Labels.load(config.out / system / "ali_train.npz")
     assert len(labels) == 36
     assert (tree.pdf_phone[labels.pdfs] == truth[:, 0]).mean() > 0.9
 
 
 def test_likelihood_rises(world):
-    figures = read_json(world[0].out / "align.json")
-    for stage in ("mono", "tri"):
+    config = world[0]
+    figures = read_json(config.out / "align.json")
+    for stage in config.systems():
         values = [i["log_likelihood_per_frame"] for i in figures[stage]["iterations"]]
-        assert values[-1] > values[0] + 0.1
+        assert values[-1] > values[0] + (0.1 if stage in ("mono", "tri") else 0)  # later ones begin near the end
     mono, tri = (figures[s]["iterations"][-1]["log_likelihood_per_frame"] for s in ("mono", "tri"))
     assert tri > mono
 
@@ -106,23 +115,40 @@ def test_missing_features_are_an_error(world, tmp_path):
         align_run.run(dataclasses.replace(world[0], out=tmp_path, dev=["none"]))
 
 
+def test_ends_with_the_last_system_asked_for(world, tmp_path):
+    config = dataclasses.replace(world[0], out=tmp_path, last="tri")
+    align_run.run(config)
+    assert {p.name for p in tmp_path.iterdir()} == {"mono", "tri", "align.json"}
+    np.testing.assert_array_equal(
+        Labels.load(tmp_path / "tri" / "ali_dev.npz").pdfs, Labels.load(world[0].out / "tri" / "ali_dev.npz").pdfs
+    )
+
+
 def test_result_does_not_depend_on_jobs(world, tmp_path):
     config = dataclasses.replace(world[0], out=tmp_path, jobs=2)
     align_run.run(config)
     assert_same(config, world[0])
 
 
+def with_killed(system: str, phase: int):
+    """The phases of a system, one of which (0 trains, 1 labels) is killed."""
+
+    def killed(work):
+        raise KeyboardInterrupt
+
+    phases = list(align_run.SYSTEMS[system])
+    phases[phase] = killed
+    return tuple(phases)
+
+
 def test_goes_on_after_the_last_finished_phase(world, tmp_path, monkeypatch):
     """Killed in one phase after the other, it leaves what it leaves in one go, and does nothing twice."""
     config = dataclasses.replace(world[0], out=tmp_path)
 
-    def killed(self):
-        raise KeyboardInterrupt
-
     times = set()
-    for phase in ("align_mono", "train_tri", "label"):
+    for system, phase in (("mono", 1), ("tri", 0), ("lda_mllt", 1), ("sat", 0), ("sat", 1)):
         with monkeypatch.context() as patch:
-            patch.setattr(align_run._Work, phase, killed)
+            patch.setitem(align_run.SYSTEMS, system, with_killed(system, phase))
             with pytest.raises(KeyboardInterrupt):
                 align_run.run(config)
         times.add((tmp_path / "mono" / "gmm.npz").stat().st_mtime_ns)
@@ -134,10 +160,7 @@ def test_goes_on_after_the_last_finished_phase(world, tmp_path, monkeypatch):
 def test_other_options_begin_anew(world, tmp_path, monkeypatch):
     config = dataclasses.replace(world[0], out=tmp_path, mono=MonoConfig(1, 20, 5))
 
-    def killed(self):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(align_run._Work, "align_mono", killed)
+    monkeypatch.setitem(align_run.SYSTEMS, "mono", with_killed("mono", 1))
     for changed in (config, dataclasses.replace(config, seed=1)):
         before = (tmp_path / "mono" / "gmm.npz").stat().st_mtime_ns if changed is not config else 0
         with pytest.raises(KeyboardInterrupt):
@@ -161,4 +184,4 @@ def test_big_corpora_are_mapped(monkeypatch, world):
     big = Corpus.open(config.data, "train", config.out)
     assert isinstance(big.feats, np.memmap)
     np.testing.assert_array_equal(big.feats, small.feats)
-    assert {p.name for p in Path(config.out).iterdir()} == {"mono", "tri", "align.json"}
+    assert {p.name for p in Path(config.out).iterdir()} == {*config.systems(), "align.json"}

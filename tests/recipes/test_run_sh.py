@@ -43,6 +43,18 @@ def test_stages_by_number_and_by_name(recipe):
     assert run(recipe, "--stage", "trian").returncode == 2
 
 
+def test_fotaq_takes_features_and_a_second_round():
+    plan = ("--plan", "true", "--stage", "5", "--stop-stage", "5")
+    for features in ("fbank", "fmllr", "mfcc_hires"):
+        text = run("fotaq", *plan, "--features", features, "--realign", "true")
+        assert text.returncode == 0, text.stderr
+        assert text.stdout.count("train ") == 3
+        assert text.stdout.count("realign") == 1
+    wrong = run("fotaq", *plan, "--features", "plp")
+    assert wrong.returncode == 2
+    assert "none of fbank, mfcc_hires and fmllr" in wrong.stderr
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_run_sh_is_short_and_the_folder_is_whole(recipe):
     folder = ROOT / "recipes" / recipe
