@@ -5,15 +5,9 @@
 Runs the verb ``train`` on frames of noise, one thread a worker; frames a second are those of ``history.tsv``, time on
 the wall.  The three take turns and the best round of each counts.
 
-``projected_efficiency_K`` is for K workers like this machine's cores, each with 10 Gbit/s to the others, that average
-440-2048x6-8806 every 10 minibatches.  Of two real workers here the ledger has, of each exchange, the seconds of
-computing C, of waiting W and of sending S.  Of K workers it is then
-
-    C / (C + W a(K) / a(2) + (S + 4 P / B) 2 (K - 1) / K),
-
-with P parameters, B bytes a second, of which a ring sends each 2 (K - 1) / K times (1 for K = 2), and a(K) the mean of
-the largest of K normal numbers: all wait for the slowest.  S is the loopback's, and pays for memory and addition.
-Prints one JSON line a figure.
+``projected_efficiency_K`` is for K workers like this machine's cores, each with 10 Gbit/s and 50 us to the others, that
+average 440-2048x6-8806 every 10 minibatches: what the verb ``project`` makes of the ledger of two real workers here
+(``docs/ledger.md``).  Prints one JSON line a figure.
 """
 
 from __future__ import annotations
@@ -22,7 +16,6 @@ import argparse
 import csv
 import gzip
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,12 +26,15 @@ from figure import Figure, command_line
 from frames import sparse_set
 
 from asr_parallel.config import cuts_path
+from asr_parallel.parallel.account import Account
+from asr_parallel.parallel.cost import Costs
+from asr_parallel.parallel.link import Link
+from asr_parallel.train.settings import load_config
 
 PDFS = 1200
 BIG = ["--model.layers", "6", "--model.width", "2048"]  # with 8806 pdfs the network of Su & Chen 2015
 BIG_PDFS = 8806
-LINK = 10e9 / 8  # bytes a second
-LARGEST = {2: 0.564, 16: 1.766, 32: 2.070}  # mean of the largest of so many normal numbers
+LINK = Link(10e9 / 8, 50e-6)
 
 
 def corpus(root: Path, minutes: float, pdfs: int = PDFS) -> None:
@@ -98,19 +94,21 @@ def compare(root: Path, rounds: int, every: str) -> None:
     Figure("two_workers_vs_one", best["two"] / best["one"], "ratio", ">= 1.75", command_line()).show()
 
 
+def costs(root: Path, name: str) -> Costs:
+    """What the ledger of the training ``name`` says."""
+    return Costs.of(load_config(root / name / "config.json"), Account.read(root / name / "ledger.tsv"))
+
+
 def project(root: Path) -> None:
     """The efficiency of many workers, from the ledger of two."""
     speed(root, ("big", train(root, "big", 2, "10 minibatches", [*BIG, "--optim.name", "sgd"])))
-    with open(root / "big" / "ledger.tsv", newline="") as f:
-        rows = [row for row in csv.DictReader(f, delimiter="\t") if int(row["exchange"]) > 1]  # the first one warms up
-    compute, wait, send, sent = (
-        statistics.median(float(row[name]) for row in rows) for name in ("compute_s", "wait_s", "send_s", "bytes")
-    )
-    for name, value in (("compute", compute), ("wait", wait), ("send", send)):
-        Figure(f"exchange_{name}_s", value, "s").show()
+    found = costs(root, "big")
+    here = found.predict(2, Link())
+    for what, value in (("compute_s", float(found.draws.mean())), ("wait_s", here.stragglers * here.period_s),
+                        ("agree_s", found.agree_s), ("send_s", found.send_s)):  # fmt: skip
+        Figure(f"exchange_{what}", value, "s").show()
     for workers in (16, 32):
-        exchange = (send + sent / LINK) * 2 * (workers - 1) / workers
-        efficiency = compute / (compute + wait * LARGEST[workers] / LARGEST[2] + exchange)
+        efficiency = found.predict(workers, LINK).efficiency
         Figure(f"projected_efficiency_{workers}", efficiency, "ratio", ">= 0.90", command_line()).show()
 
 

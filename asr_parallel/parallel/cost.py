@@ -22,6 +22,8 @@ from asr_parallel.parallel.account import Account
 from asr_parallel.parallel.link import Link
 from asr_parallel.parallel.traffic import Traffic, traffic_of
 
+FREE = Link()
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -58,7 +60,7 @@ class Costs:
     traffic: Traffic
 
     @classmethod
-    def of(cls, config: TrainConfig, account: Account, measured_on: Link = Link()) -> Costs:  # noqa: B008
+    def of(cls, config: TrainConfig, account: Account, measured_on: Link = FREE) -> Costs:
         """``measured_on``: the network that the ledger's workers had; by default it is taken to have cost nothing.
 
         Raises ``UserError`` if the ledger is not one of several workers.

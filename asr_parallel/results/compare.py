@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from asr_parallel.log import logger
-from asr_parallel.results.record import Experiment, utt_errors
+from asr_parallel.results.record import GMM_LABELS, Experiment, utt_errors
 from asr_parallel.score.significance import Comparison, compare
 
 log = logger(__name__)
@@ -23,7 +24,7 @@ class Claim:
 
 
 def claims(experiments: Sequence[Experiment]) -> list[Claim]:
-    """Triphones against monophones, each DNN against triphones, each DNN of many workers against that of one."""
+    """Each GMM against the one before, each DNN against the last GMM, each DNN of many workers against that of one."""
     found = []
     for old, new in pairs(experiments):
         for name in sorted(old.test_scores.keys() & new.test_scores.keys()):
@@ -34,13 +35,12 @@ def claims(experiments: Sequence[Experiment]) -> list[Claim]:
 
 def pairs(experiments: Sequence[Experiment]) -> Iterator[tuple[Experiment, Experiment]]:
     """(old, new) of the comparisons that are made."""
-    gmm = {e.name: e for e in experiments if not e.is_dnn}
+    gmms = sorted((e for e in experiments if e.name in GMM_LABELS), key=lambda e: e.order)
     dnns = [e for e in experiments if e.is_dnn]
-    if "mono" in gmm and "tri" in gmm:
-        yield gmm["mono"], gmm["tri"]
+    yield from itertools.pairwise(gmms)
     for dnn in dnns:
-        if "tri" in gmm:
-            yield gmm["tri"], dnn
+        if gmms:
+            yield gmms[-1], dnn
     for dnn in dnns:
         if dnn.workers > 1 and (one := serial_twin(dnn, dnns)):
             yield one, dnn
@@ -48,7 +48,7 @@ def pairs(experiments: Sequence[Experiment]) -> Iterator[tuple[Experiment, Exper
 
 def serial_twin(dnn: Experiment, dnns: Sequence[Experiment]) -> Experiment | None:
     """The one-worker training that differs least from ``dnn`` in what its summary says."""
-    keys = ("params", "epochs", "schedule", "optimizer", "precision", "batch", "lr", "train_frames")
+    keys = ("params", "epochs", "schedule", "optimizer", "precision", "batch", "lr", "train_frames", "features")
     alike = [(sum(e.train.get(k) == dnn.train.get(k) for k in keys), e) for e in dnns if e.workers == 1]
     return max(alike, key=lambda pair: pair[0])[1] if alike else None
 

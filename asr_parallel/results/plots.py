@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from asr_parallel.files import atomic
+from asr_parallel.parallel.account import Account
+from asr_parallel.parallel.ledger import PROBED
 from asr_parallel.results.record import Experiment
 from asr_parallel.results.table import sets_tested
 
@@ -115,6 +118,46 @@ def _bar(axis: Axes, row: int, score: dict[str, Any] | None, colour: str) -> Non
     error = [[max(0.0, rate - low)], [max(0.0, high - rate)]]
     axis.barh(row, rate, height=0.6, color=colour, xerr=error, error_kw={"capsize": 3, "ecolor": "black"})
     axis.annotate(f"{rate:.1f}", (high, row), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9)
+
+
+def probes(account: Account, path: Path) -> bool:
+    """What was probed at exchanges, over epochs: losses above, how far models are apart below.  False if nothing was.
+
+    Of the workers' models the mean, and a band from the best to the worst.
+    """
+    seen = np.isfinite(account.columns.get("loss_average", np.zeros(0)))
+    if not seen.any():
+        return False
+    of = _by_exchange(account, seen)
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):
+        figure = Figure(figsize=(7, 6), layout="constrained")
+        losses, spread = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+        losses.fill_between(of["epochs"], of["best"], of["worst"], color=COLOURS[0], alpha=0.2, linewidth=0,
+                            label="best to worst worker")  # fmt: skip
+        labels = ("mean of the workers' models", "average of parameters", "ensemble of outputs")
+        for name, label, colour in zip(PROBED, labels, COLOURS):
+            losses.plot(of["epochs"], of[name], color=colour, linewidth=1.5, label=label)
+        spread.plot(of["epochs"], of["spread"], color=COLOURS[-1], linewidth=1.5)
+        losses.set_ylabel("cross-entropy (nats per frame)")
+        spread.set(xlabel="epoch", ylabel="spread")
+        for axis in (losses, spread):
+            axis.set_xlim(left=0)
+            _quiet(axis)
+        losses.legend(frameon=False)
+        _save(figure, path)
+    return True
+
+
+def _by_exchange(account: Account, seen: np.ndarray) -> dict[str, np.ndarray]:
+    """Of each exchange with rows that are ``seen``: ``epochs`` gone by, means over workers, ``best`` and ``worst``."""
+    _, first, group = np.unique(account.exchange_of[seen], return_index=True, return_inverse=True)
+    rows = {name: account.columns[name][seen] for name in ("epoch", "minibatch", *PROBED)}
+    epochs = (rows["epoch"] - 1 + rows["minibatch"] / account.columns["minibatch"].max())[first]
+    best, worst = np.full(len(first), np.inf), np.full(len(first), -np.inf)
+    np.fmin.at(best, group, rows["loss_local"])  # a model that is not a number is neither
+    np.fmax.at(worst, group, rows["loss_local"])
+    means = {name: np.bincount(group, rows[name]) / np.bincount(group) for name in PROBED}
+    return means | {"epochs": epochs, "best": best, "worst": worst}
 
 
 def _quiet(axis: Axes) -> None:

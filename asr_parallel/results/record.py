@@ -13,7 +13,8 @@ from asr_parallel.log import UserError
 
 SCORE_KEYS = {"set", "tuned_on", "lmwt", "wip", "wer", "ci95", "ci95_unit", "errors", "words", "ins", "del", "sub",
               "utts", "ser", "missing", "empty_references"}  # fmt: skip
-GMM_LABELS = {"mono": "GMM, monophones", "tri": "GMM, triphones"}
+GMM_LABELS = {"mono": "GMM, monophones", "tri": "GMM, triphones", "lda_mllt": "GMM, LDA + MLLT",
+              "sat": "GMM, speaker-adapted"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,12 @@ class Experiment:
     def label(self) -> str:
         if not self.is_dnn:
             return GMM_LABELS.get(self.name, f"GMM, {self.name}")
-        return f"DNN, {self.workers} worker{'s' if self.workers > 1 else ''}"
+        kind = self.train.get("features", "fbank")
+        return f"DNN{'' if kind == 'fbank' else f' on {kind}'}, {self.workers} worker{'s' if self.workers > 1 else ''}"
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """GMMs before DNNs, mono before tri, few workers before many."""
+        """GMMs before DNNs, GMMs as they follow from each other, few workers before many."""
         known = list(GMM_LABELS).index(self.name) if self.name in GMM_LABELS else len(GMM_LABELS)
         return (self.is_dnn, self.workers if self.is_dnn else known, self.name)
 
@@ -78,10 +80,11 @@ def find(exp: Path) -> list[Experiment]:
     if not folders:
         raise UserError(f"{exp}: no experiment has been trained or scored there; run the stages up to `score` first")
     align = load(exp / "align.json")
-    return sorted((_experiment(folder, align) for folder in folders), key=lambda e: e.order)
+    return sorted((experiment(folder, align) for folder in folders), key=lambda e: e.order)
 
 
-def _experiment(path: Path, align: dict[str, Any]) -> Experiment:
+def experiment(path: Path, align: dict[str, Any] | None = None) -> Experiment:
+    """The one in the folder ``path``; ``align`` is align.json of its recipe.  UserError if a file is damaged."""
     decodes, scores = {}, {}
     for folder in sorted(path.glob("decode_*")):
         name = folder.name.removeprefix("decode_")
@@ -91,9 +94,10 @@ def _experiment(path: Path, align: dict[str, Any]) -> Experiment:
             if lacks := SCORE_KEYS - score.keys():
                 raise UserError(f"{folder / 'score.json'} lacks {', '.join(sorted(lacks))}; run stage `score` again")
             scores[name] = score
-    train = load(path / "train.json")
+    if train := load(path / "train.json"):
+        train = {"features": load(path / "config.json").get("features", "fbank")} | train
     history, course = read_columns(path / "history.tsv"), read_columns(path / "curve.tsv")
-    return Experiment(path.name, path, train, {} if train else align, history, course, decodes, scores)
+    return Experiment(path.name, path, train, {} if train else align or {}, history, course, decodes, scores)
 
 
 def load(path: Path) -> dict[str, Any]:

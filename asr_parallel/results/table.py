@@ -9,7 +9,7 @@ from asr_parallel.log import duration
 from asr_parallel.results.compare import Claim
 from asr_parallel.results.record import Experiment
 
-GMM_PHASES = {"mono": ("mono",), "tri": ("mono", "mono_ali", "tree", "tri")}  # what each GMM is built from
+GMM_PHASES = ("mono", "mono_ali", "tri", "tri_ali", "lda_mllt", "lda_mllt_ali", "sat")  # each stands on those before
 NONE = "–"
 
 
@@ -68,7 +68,9 @@ def training_seconds(e: Experiment) -> float | None:
     """Seconds of training: of a GMM with everything that it is built from; of a DNN without its validation."""
     if e.is_dnn:
         return e.train.get("train_seconds")
-    phases = [e.align.get(name, {}).get("seconds") for name in GMM_PHASES.get(e.name, ("?",))]
+    if e.name not in GMM_PHASES:
+        return None
+    phases = [e.align.get(name, {}).get("seconds") for name in GMM_PHASES[: GMM_PHASES.index(e.name) + 1]]
     return None if None in phases else float(sum(phases))
 
 

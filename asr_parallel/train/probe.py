@@ -6,6 +6,8 @@ their parameters is not is what model averaging hopes for, and what this shows.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,32 +16,51 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from asr_parallel.config import StrategyConfig
 from asr_parallel.log import UserError
 from asr_parallel.optim.flat import flatten
+from asr_parallel.parallel.clock import Clock
+from asr_parallel.parallel.comm import Comm
+from asr_parallel.parallel.ledger import Probed
 from asr_parallel.train.validate import evaluation
 from asr_parallel.train.worker import DevSet, Worker
 
 
 @dataclass(frozen=True)
 class Probe:
-    """``x`` float32 [N, dim], ``y`` int64 [N]."""
+    """``x`` float32 [N, dim], ``y`` int64 [N]; looked at before every ``every``-th exchange of an epoch."""
 
     x: Tensor
     y: Tensor
+    every: int = 1
 
     @classmethod
-    def of(cls, dev: Sequence[DevSet], frames: int, device: torch.device) -> Probe | None:
-        """The first ``frames`` frames of the dev sets, the same number of each; None for 0."""
+    def of(cls, dev: Sequence[DevSet], config: StrategyConfig, device: torch.device) -> Probe | None:
+        """The first ``config.probe`` frames of the dev sets, the same number of each; None for 0."""
+        frames = config.probe
         if frames <= 0:
             return None
         parts = [_first(part, -(-frames // len(dev))) for part in dev]
         x, y = (torch.cat(column)[:frames].to(device) for column in zip(*parts))
-        return cls(x, y)
+        return cls(x, y, config.probe_every)
+
+    def due(self, exchange: int, clock: Clock) -> bool:
+        """Whether the ``exchange``-th of this epoch is looked at; the last one always is."""
+        return clock.last or exchange % self.every == 0
+
+    def look(self, worker: Worker) -> Probed:
+        """Wait for all, and look.  All workers call it; what it sends is not in the ledger's bytes."""
+        begin = time.perf_counter()
+        worker.comm.meet()
+        met = time.perf_counter()
+        own = self._look(worker)
+        curves = _curves(worker.comm, *own)
+        return Probed(own, curves, met - begin, time.perf_counter() - met)
 
     @torch.no_grad()
-    def look(self, worker: Worker) -> tuple[float, ...]:
+    def _look(self, worker: Worker) -> tuple[float, ...]:
         """Mean loss of this worker's model, of the average of all parameters, of the ensemble of all outputs; and
-        ||w_k - mean|| / ||mean||.  All workers call it; what it sends is not in the ledger's bytes."""
+        ||w_k - mean|| / ||mean||."""
         model, comm = worker.model, worker.comm
         values = flatten(model)
         own, mean = values.clone(), values.clone()
@@ -56,6 +77,16 @@ class Probe:
         ensemble = F.nll_loss(posteriors.view_as(logits).log(), self.y)
         spread = (own - mean).norm() / mean.norm()
         return tuple(v.item() for v in (F.cross_entropy(logits, self.y), average, ensemble, spread))
+
+
+def _curves(comm: Comm, local: float, average: float, ensemble: float, spread: float) -> dict[str, float]:
+    """What all have seen: the mean, best and worst of the workers' models; the mean of their spreads."""
+    every = torch.zeros(comm.size, 2, dtype=torch.float64)
+    every[comm.rank] = torch.tensor([local, spread])
+    losses, spreads = comm.sum(every).unbind(1)
+    sound = losses[losses.isfinite()].tolist() or [math.nan]
+    found = {"local_mean": float(losses.mean()), "local_best": min(sound), "local_worst": max(sound)}
+    return found | {"average": average, "ensemble": ensemble, "spread": float(spreads.mean())}
 
 
 def _first(dev: DevSet, frames: int) -> tuple[Tensor, Tensor]:

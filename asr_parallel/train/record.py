@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from asr_parallel import log
 from asr_parallel.files import write_text
 from asr_parallel.parallel import ledger
+from asr_parallel.parallel.account import Account
 from asr_parallel.parallel.clock import Clock
+from asr_parallel.parallel.ledger import Probed
 from asr_parallel.schedule.schedule import Scores, Verdict
 from asr_parallel.train import checkpoint
 from asr_parallel.train.checkpoint import Checkpoint, Position, State
@@ -84,6 +87,15 @@ class Recorder:
         for table in (self.history, self.ledger, self.course):
             table.add([])
 
+    def take_over(self, worker: Worker) -> None:
+        """Other workers are there now; rank 0 goes on with the files, where another worker has left them."""
+        if self.rank != 0 and worker.comm.rank == 0:
+            for table in (self.history, self.ledger, self.course):
+                table.load(lambda row: True)
+        self.rank = worker.comm.rank
+        self.noted = worker.tally.cpu().clone()
+        self.begun = (worker.clock.epoch - 1) * worker.minibatches + worker.clock.minibatch
+
     def part(self, worker: Worker, clock: Clock, lr: float) -> None:
         """Part of an epoch is over: add rank 0's training loss since the last row to ``curve.tsv``.
 
@@ -101,12 +113,18 @@ class Recorder:
         frames, seconds = clock.frames * worker.comm.size, float(now[3])
         row = [str(clock.epoch), str(clock.minibatch), str(frames), f"{seconds:.2f}", f"{lr:.6g}"]
         self.course.add([[*row, f"{train.loss:.5f}", f"{train.accuracy:.5f}"]])
-        done = (clock.epoch - 1) * clock.minibatches + clock.minibatch
-        self._curve(done, {"minibatch/loss": train.loss, "minibatch/acc": train.accuracy, "minibatch/lr": lr})
+        curves = {"minibatch/loss": train.loss, "minibatch/acc": train.accuracy, "minibatch/lr": lr}
+        self._curve(_done(clock), curves)
 
-    def epoch(self, worker: Worker, epoch: int, lr_last: float, dev: DevScores, verdict: Verdict) -> None:
-        """An epoch is over: add to the history, the curves and the log."""
-        tally = worker.comm.sum(worker.tally.cpu())
+    def probe(self, worker: Worker, clock: Clock, probed: Probed) -> None:
+        """An exchange is over: add what was seen before it to the curves."""
+        if self.rank == 0:
+            self._curve(_done(clock), {f"probe/{name}": value for name, value in probed.curves.items()})
+
+    def epoch(
+        self, worker: Worker, epoch: int, lr_last: float, tally: Tensor, dev: DevScores, verdict: Verdict
+    ) -> None:
+        """An epoch is over: add to the history, the curves and the log.  ``tally`` is the sum over all workers."""
         if self.rank != 0:
             return
         train, frames, seconds, lr = scores(tally), float(tally[2]), float(worker.tally[3]), float(worker.tally[4])
@@ -118,7 +136,8 @@ class Recorder:
         for name in self.dev:
             score = dev.sets[name]
             values |= {f"dev_loss_{name}": f"{score.loss:.5f}", f"dev_acc_{name}": f"{score.accuracy:.5f}"}
-        values |= local_values(dev.local)
+        if LOCAL[0] in self.history.columns:
+            values |= local_values(dev.local or [dev.all])  # one model alone is left of an ensemble
         self.history.add([[(values | {"epoch": str(epoch)})[name] for name in self.history.columns]])
         self._curve(epoch * worker.minibatches, {n: float(v) for n, v in values.items() if n != "verdict"})
         last = worker.schedule.config.epochs
@@ -137,8 +156,12 @@ class Recorder:
         if self.rank != 0:
             return
         self.ledger.add(rows)
+        if worker.probe is not None and not at.minibatch:
+            from asr_parallel.results import plots  # takes a second to load
+
+            plots.probes(Account.read(self.ledger.path), self.out / "probe.png")
         schedule = worker.schedule.state()
-        checkpoint.save(self.checkpoints, Checkpoint(at, states, begun, schedule, self.identity))
+        checkpoint.save(self.checkpoints, Checkpoint(at, states, begun, schedule, self.identity, worker.size))
 
     def _curve(self, minibatch: int, values: dict[str, float]) -> None:
         """Add to TensorBoard's curves in ``tb/``; ``minibatch`` counts from the first epoch on."""
@@ -173,10 +196,13 @@ class Recorder:
         return result
 
 
+def _done(clock: Clock) -> int:
+    """Minibatches since the first epoch began."""
+    return (clock.epoch - 1) * clock.minibatches + clock.minibatch
+
+
 def local_values(local: list[Scores]) -> dict[str, str]:
-    """The ``LOCAL`` columns of the models of an ensemble; none if there are none."""
-    if not local:
-        return {}
+    """The ``LOCAL`` columns of the models of an ensemble."""
     best = min(range(len(local)), key=lambda rank: local[rank].loss)
     means = [sum(figures) / len(local) for figures in ([s.loss for s in local], [s.accuracy for s in local])]
     figures = [*means, local[best].loss, local[best].accuracy]

@@ -85,7 +85,7 @@ def corpus(tmp_path_factory):
     """Two GMMs, two DNNs and what was left of data and language model."""
     root = tmp_path_factory.mktemp("results")
     exp, data = root / "exp", root / "data"
-    phases = {"mono": 20.0, "mono_ali": 5.0, "tree": 5.0, "tri": 65.0}
+    phases = {"mono": 20.0, "mono_ali": 5.0, "tri": 70.0, "tri_ali": 9.0}
     write(exp / "align.json", {name: {"seconds": s} for name, s in phases.items()})
     for name, right, seed in (("mono", 0.4, 1), ("tri", 0.6, 2)):
         add_scores(exp / name, right, seed)
@@ -176,6 +176,25 @@ def test_comparisons_find_what_was_made(corpus):
     assert found["mono", "tri", "test_a"].relative == pytest.approx(100 * 0.2 / 0.6, abs=6)
     close = found["dnn", "dnn_w2", "test_a"]
     assert close.low < 0 < close.high
+
+
+def test_systems_follow_from_each_other(tmp_path):
+    """Each GMM is compared with the one before, networks with the last one; other features are named."""
+    for name in ("sat", "tri", "lda_mllt", "mono"):
+        add_scores(tmp_path / name, 0.5, 0)
+    add_dnn(tmp_path / "dnn", 1, 0.7, 3)
+    add_dnn(tmp_path / "dnn_fmllr", 1, 0.7, 3)
+    write(tmp_path / "dnn_fmllr" / "config.json", {"features": "fmllr"})
+    phases = ("mono", "mono_ali", "tri", "tri_ali", "lda_mllt", "lda_mllt_ali", "sat", "sat_ali", "graphs")
+    write(tmp_path / "align.json", {name: {"seconds": 10.0} for name in phases})
+    experiments = find(tmp_path)
+    assert [e.label for e in experiments[2:]] == [
+        "GMM, LDA + MLLT", "GMM, speaker-adapted", "DNN, 1 worker", "DNN on fmllr, 1 worker",
+    ]  # fmt: skip
+    assert [table.training_seconds(e) for e in experiments[:4]] == [10, 30, 50, 70]
+    assert [(a.name, b.name) for a, b in pairs(experiments)] == [
+        ("mono", "tri"), ("tri", "lda_mllt"), ("lda_mllt", "sat"), ("sat", "dnn"), ("sat", "dnn_fmllr"),
+    ]  # fmt: skip
 
 
 def test_twin_of_a_parallel_training_is_the_most_alike(tmp_path):

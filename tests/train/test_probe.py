@@ -1,6 +1,5 @@
 """What the probe sees goes to TensorBoard as training goes on, and to a picture; its time is not that of computing."""
 
-import dataclasses
 import math
 import subprocess
 import sys
@@ -51,49 +50,51 @@ def expected(config, minibatches):
     return found
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_curves_have_of_each_exchange_what_the_ledger_says_of_all_workers(toy, workers):
-    config = training(toy, workers=workers, probe=30)
+@pytest.fixture(scope="module")
+def probed(toy):
+    """A training of two simulated workers."""
+    config = training(toy, probe=30)
+    assert run(config) == 0
+    return config
+
+
+def test_curves_have_of_each_exchange_what_the_ledger_says_of_all_workers(toy):
+    config = training(toy, workers=3, probe=30)
     assert run(config) == 0
     minibatches = int(table(config, "ledger.tsv")[-1]["minibatch"])
     assert curves(config) == expected(config, minibatches)
-    assert len(curves(config)["spread"]) == len(table(config, "ledger.tsv")) / workers
+    assert len(curves(config)["spread"]) == len(table(config, "ledger.tsv")) / 3
     assert all(float(row["probe_s"]) > 0 for row in table(config, "ledger.tsv"))
 
 
-def test_real_workers_leave_the_curves_of_simulated_ones(toy):
-    real, simulated = (training(toy, backend=b, probe=30) for b in ("auto", "simulated"))
+def test_real_workers_leave_the_curves_of_simulated_ones(toy, probed):
+    real = training(toy, backend="auto", probe=30)
     assert together(train_as, real) == [0, 0]
-    assert run(simulated) == 0
-    assert curves(real) == curves(simulated)
+    assert curves(real) == curves(probed)
     assert (real.out / "probe.png").exists()
 
 
 @needs_mpi
-def test_workers_of_mpi_leave_the_curves_of_simulated_ones(toy):
-    mpi, simulated = (training(toy, backend=b, probe=30) for b in ("mpi", "simulated"))
+def test_workers_of_mpi_leave_the_curves_of_simulated_ones(toy, probed):
+    mpi = training(toy, backend="mpi", probe=30)
     write_json(mpi.out / "config.json", plain(mpi))
     done = mpirun(2, "-m", "asr_parallel.train", mpi.out / "config.json")
     assert done.returncode == 0, done.stdout
-    assert run(simulated) == 0
-    assert curves(mpi) == curves(simulated)
+    assert curves(mpi) == curves(probed)
 
 
-@pytest.mark.parametrize("step", [42, 70])
-def test_a_training_that_goes_on_has_each_point_once(toy, monkeypatch, step):
-    whole, cut = (training(toy, probe=30) for _ in range(2))
-    assert run(whole) == 0
+def test_a_training_that_goes_on_has_each_point_once(toy, probed, monkeypatch):
+    cut = training(toy, probe=30)
     with monkeypatch.context() as patch:
-        stop_at(patch, step)
+        stop_at(patch, 70)
         assert run(cut) == STOPPED
     assert run(cut) == 0
-    assert curves(cut) == curves(whole)
+    assert curves(cut) == curves(probed)
 
 
-def test_a_training_that_was_killed_has_each_point_once(toy):
+def test_a_training_that_was_killed_has_each_point_once(toy, probed):
     """It has gone on beyond its latest checkpoint, so some exchanges are made again."""
-    whole, cut = (training(toy, probe=30) for _ in range(2))
-    assert run(whole) == 0
+    cut = training(toy, probe=30)
     kill = "import os, sys; from asr_parallel.train import record; seen = []; probe = record.Recorder.probe\n"
     kill += "def count(*a):\n    probe(*a); seen.append(1); len(seen) < 20 or os.kill(os.getpid(), 9)\n"
     kill += "record.Recorder.probe = count; from asr_parallel.train.run import run\n"
@@ -102,7 +103,7 @@ def test_a_training_that_was_killed_has_each_point_once(toy):
     done = subprocess.run([sys.executable, "-c", kill, cut.out / "config.json"])
     assert done.returncode == -9
     assert run(cut) == 0
-    assert curves(cut) == curves(whole)
+    assert curves(cut) == curves(probed)
 
 
 def test_every_third_exchange_is_looked_at_and_the_last(toy):
@@ -138,19 +139,17 @@ def test_the_time_of_the_probe_is_neither_computing_nor_sending(monkeypatch):
     assert [row[name] for name in ledger.TIMES] == [4.0, 2.0, 2.5, 1.5]
 
 
-def test_the_picture_shows_the_losses_of_the_ledger(toy, tmp_path, monkeypatch):
-    config = training(toy, probe=30)
-    assert run(config) == 0
+def test_the_picture_shows_the_losses_of_the_ledger(probed, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.append(figure))
-    account = Account.read(config.out / "ledger.tsv")
+    account = Account.read(probed.out / "ledger.tsv")
     assert plots.probes(account, tmp_path / "probe.png")
     (figure,) = drawn
     assert isinstance(figure, Figure)
     losses, spread = figure.axes
     mean, average, ensemble = losses.lines
     minibatches = int(account.columns["minibatch"].max())
-    found = expected(config, minibatches)
+    found = expected(probed, minibatches)
     epochs = np.array([step for step, _ in found["average"]]) / minibatches
     for line, name in ((mean, "local_mean"), (average, "average"), (ensemble, "ensemble"), (spread.lines[0], "spread")):
         assert line.get_xdata() == pytest.approx(epochs)
@@ -161,20 +160,14 @@ def test_the_picture_shows_the_losses_of_the_ledger(toy, tmp_path, monkeypatch):
         assert {(round(x, 4), round(v.expected, 4)) for x, (_, v) in zip(epochs, found[name])} <= heights
 
 
-def test_without_a_probe_there_is_no_picture(toy, tmp_path):
+def test_without_a_probe_there_is_no_picture_nor_one_of_an_earlier_training(toy, tmp_path):
     config = training(toy)
+    config.out.mkdir()
+    (config.out / "probe.png").touch()
     assert run(config) == 0
     assert not plots.probes(Account.read(config.out / "ledger.tsv"), tmp_path / "probe.png")
     assert not (config.out / "probe.png").exists()
     assert not (tmp_path / "probe.png").exists()
-
-
-def test_a_picture_of_an_earlier_training_goes_with_it(toy):
-    config = training(toy, probe=30)
-    assert run(config) == 0
-    again = dataclasses.replace(config, force=True, strategy=dataclasses.replace(config.strategy, probe=0))
-    assert run(again) == 0
-    assert not (config.out / "probe.png").exists()
 
 
 def test_a_model_that_is_not_a_number_is_left_out_of_best_and_worst(toy, monkeypatch):
