@@ -29,11 +29,19 @@ VERBS: dict[str, tuple[type[C.VerbConfig], str]] = {
     "features": (C.FeaturesConfig, "asr_parallel.data.features"),
     "lang": (C.LangConfig, "asr_parallel.lang.run"),
     "align": (C.AlignConfig, "asr_parallel.align.run"),
+    "adapt": (C.AdaptConfig, "asr_parallel.align.adapt"),
+    "realign": (C.RealignConfig, "asr_parallel.align.realign"),
     "pretrain": (C.PretrainConfig, "asr_parallel.pretrain.run"),
     "train": (C.TrainConfig, "asr_parallel.train.run"),
     "decode": (C.DecodeConfig, "asr_parallel.decode.decode"),
+    "rescore": (C.RescoreConfig, "asr_parallel.decode.rescore"),
+    "hypotheses": (C.HypothesesConfig, "asr_parallel.decode.hypotheses"),
+    "import-lattices": (C.ImportLatticesConfig, "asr_parallel.decode.import_lattices"),
     "score": (C.ScoreConfig, "asr_parallel.score.run"),
+    "compare": (C.CompareConfig, "asr_parallel.score.compare"),
     "results": (C.ResultsConfig, "asr_parallel.results.run"),
+    "info": (C.InfoConfig, "asr_parallel.results.info"),
+    "project": (C.ProjectConfig, "asr_parallel.results.project"),
     "doctor": (C.DoctorConfig, "asr_parallel.doctor"),
 }
 
@@ -85,7 +93,13 @@ def parse(verb: str, arguments: list[str]) -> C.VerbConfig:
     files, rest = split_config(arguments)
     from_files = [a for f in files for a in toml_arguments(f)]
     try:
-        return tyro.cli(VERBS[verb][0], args=from_files + rest, prog=f"asr-parallel {verb}", use_underscores=True)
+        return tyro.cli(
+            VERBS[verb][0],
+            args=from_files + rest,
+            prog=f"asr-parallel {verb}",
+            use_underscores=True,
+            config=(tyro.conf.PositionalRequiredArgs,),
+        )
     except SystemExit as stop:
         if stop.code and files:
             print(f"(options were also read from {', '.join(files)})", file=sys.stderr)

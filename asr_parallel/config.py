@@ -7,12 +7,14 @@ module therefore imports nothing heavy.  A comment after a field becomes its ``-
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
-FeatureKind = Literal["mfcc", "fbank"]
+MadeKind = Literal["mfcc", "fbank", "mfcc_hires"]  # features that verb `features` makes
+FeatureKind = Literal["mfcc", "fbank", "mfcc_hires", "fmllr"]  # and those that `adapt` makes of mfcc
 
 
 def cores() -> int:
@@ -47,6 +49,21 @@ class VerbConfig:
         return self.jobs or cores()
 
 
+def model_files(model: Path) -> list[Path]:
+    """Files in a model directory that scores depend on."""
+    return [p for n in ("hmm.json", "gmm.npz", "gmm_si.npz", "space.npz", "final.pt") if (p := model / n).exists()]
+
+
+def features_of(model: Path) -> str:
+    """Kind of features that the model in a directory takes: of a DNN what it was trained on, of a GMM mfcc or fmllr."""
+    if (model / "final.pt").exists():
+        try:
+            return str(json.loads((model / "config.json").read_text(encoding="utf-8"))["features"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return "fbank"  # the decoder reads it off the model
+    return "fmllr" if (model / "gmm_si.npz").exists() else "mfcc"
+
+
 def cuts_path(data: Path, name: str, kind: str = "") -> Path:
     """The cut manifest of set ``name`` under corpus directory ``data``, with features if ``kind``."""
     return Path(data) / name / (f"cuts_{kind}.jsonl.gz" if kind else "cuts.jsonl.gz")
@@ -78,8 +95,8 @@ class FeaturesConfig(VerbConfig):
 
     data: Path = Path("data/fotaq")  # corpus directory
     sets: list[str] = field(default_factory=list)  # sets; empty means all
-    kinds: list[FeatureKind] = field(default_factory=lambda: ["mfcc", "fbank"])  # features to make
-    num_mel: int = 40  # filters of `fbank`
+    kinds: list[MadeKind] = field(default_factory=lambda: ["mfcc", "fbank"])  # features to make
+    num_mel: int = 40  # filters of `fbank`, and filters and coefficients of `mfcc_hires`
     num_ceps: int = 13  # coefficients of `mfcc`
     speed: list[float] = field(default_factory=list)  # tempo and pitch of copies of `speed_sets`, such as 0.9 1.1
     speed_sets: list[str] = field(default_factory=lambda: ["train"])  # sets that get copies
@@ -106,9 +123,12 @@ class LangConfig(VerbConfig):
     general: Literal["none", "pocketsphinx"] = "pocketsphinx"  # general English to interpolate with
     vocab_size: int = 40000  # words in the graph: all training words, then the likeliest general ones
     prune: float = 1e-7  # entropy pruning threshold of the interpolated model
+    lexicon: Path | None = None  # Kaldi's lexicon.txt to use instead of dictionaries and guesses
+    lm: Path | None = None  # ARPA file to use instead of a model of the training texts
 
     def inputs(self) -> list[Path]:
-        return [cuts_path(self.data, s) for s in (self.train, *self.dev, *self.test)]
+        own = [p for p in (self.lexicon, self.lm) if p is not None]
+        return [cuts_path(self.data, s) for s in (self.train, *self.dev, *self.test)] + own
 
     def outputs(self) -> list[Path]:
         names = (
@@ -143,21 +163,50 @@ class TriConfig:
 
 
 @dataclass(frozen=True)
-class AlignConfig(VerbConfig):
-    """Train monophone and triphone GMM-HMMs; leave frame labels, priors, tree and HCLG."""
+class LdaMlltConfig(TriConfig):
+    """Triphones on spliced frames, projected by LDA and rotated by MLLT."""
+
+    context: int = 3  # frames joined on either side
+    dim: int = 40  # dimensions that LDA keeps
+    mllt: list[int] = field(default_factory=lambda: [2, 4, 6, 10])  # iterations that begin with a rotation
+
+
+@dataclass(frozen=True)
+class SatConfig(TriConfig):
+    """Triphones on frames that are adapted to each speaker by fMLLR."""
+
+    fmllr: list[int] = field(default_factory=lambda: [2, 4, 6, 10])  # iterations that begin with new transforms
+    min_frames: int = 500  # frames of speech below which a speaker is not adapted
+
+
+GmmSystem = Literal["mono", "tri", "lda_mllt", "sat"]
+
+
+@dataclass(frozen=True)
+class LabelConfig(VerbConfig):
+    """How frames are labelled by forced alignment."""
 
     data: Path = Path("data/fotaq")  # corpus directory
     lang: Path = Path("data/fotaq/lang")  # language directory
-    out: Path = Path("exp/fotaq")  # leaves OUT/mono and OUT/tri
-    train: str = "train"  # set to train on
+    train: str = "train"  # training set
     dev: list[str] = field(default_factory=lambda: ["dev_joe", "dev_new"])  # sets that are labelled too
-    mono: MonoConfig = field(default_factory=MonoConfig)
-    tri: TriConfig = field(default_factory=TriConfig)
     beam: float = 10.0  # alignment beam
     retry_beam: float = 40.0  # beam for utterances that failed at `beam`
     transition_scale: float = 1.0  # scale of transition log-probabilities in graphs, without self-loops
     self_loop_scale: float = 0.1  # scale of self-loop log-probabilities in graphs
     max_bad: float = 0.05  # share of utterances without alignment that is survived
+
+
+@dataclass(frozen=True)
+class AlignConfig(LabelConfig):
+    """Train GMM-HMMs from monophones to speaker-adapted triphones; leave frame labels, priors, trees and HCLG."""
+
+    out: Path = Path("exp/fotaq")  # leaves OUT/mono, OUT/tri, OUT/lda_mllt and OUT/sat
+    mono: MonoConfig = field(default_factory=MonoConfig)
+    tri: TriConfig = field(default_factory=TriConfig)
+    lda_mllt: LdaMlltConfig = field(default_factory=LdaMlltConfig)
+    sat: SatConfig = field(default_factory=SatConfig)
+    last: GmmSystem = "sat"  # system to end with; each is made with the labels of the one before
     seed: int = 0
 
     def inputs(self) -> list[Path]:
@@ -166,14 +215,65 @@ class AlignConfig(VerbConfig):
             self.lang / n for n in ("lexicon.txt", "words.txt", "phones.txt", "L.fst", "L_disambig.fst", "G.fst")
         ]
 
+    def systems(self) -> list[str]:
+        """Names of all systems up to the last."""
+        names = get_args(GmmSystem)
+        return list(names[: names.index(self.last) + 1])
+
     def outputs(self) -> list[Path]:
-        sets = (self.train, *self.dev)
-        tri = self.out / "tri"
-        return (
-            [self.out / s / n for s in ("mono", "tri") for n in ("hmm.json", "gmm.npz", "graph/HCLG.fst")]
-            + [tri / f"ali_{s}.npz" for s in sets]
-            + [tri / "priors.npz", self.out / "align.json"]
-        )
+        return [p for s in self.systems() for p in self.leaves(s)] + [self.out / "align.json"]
+
+    def leaves(self, system: str) -> list[Path]:
+        """What a system leaves."""
+        labels = [self.train] if system == "mono" else [self.train, *self.dev]
+        names = ["hmm.json", "gmm.npz", "graph/HCLG.fst", "priors.npz", *(f"ali_{s}.npz" for s in labels)]
+        if system == "sat":
+            names += ["gmm_si.npz", f"fmllr_{self.train}.npz"]
+        return [self.out / system / n for n in names]
+
+
+@dataclass(frozen=True)
+class RealignConfig(LabelConfig):
+    """Label frames anew with a trained model, such as a DNN: labels for a second round of training."""
+
+    model: Path = Path("exp/fotaq/dnn_1")  # directory of the model and its tree
+    out: Path = Path("exp/fotaq/dnn_1_ali")  # leaves labels, tree and priors; give it to `train` as its --ali
+
+    def inputs(self) -> list[Path]:
+        kind, lang = features_of(self.model), [self.lang / n for n in ("lexicon.txt", "words.txt", "phones.txt")]
+        return model_files(self.model) + lang + [cuts_path(self.data, s, kind) for s in (self.train, *self.dev)]
+
+    def outputs(self) -> list[Path]:
+        labels = [f"ali_{s}.npz" for s in (self.train, *self.dev)]
+        return [self.out / n for n in ("hmm.json", "priors.npz", *labels)]
+
+
+@dataclass(frozen=True)
+class AdaptConfig(VerbConfig):
+    """Adapt features to each speaker by fMLLR (kind `fmllr`): test speakers by what a first pass has recognised."""
+
+    model: Path = Path("exp/fotaq/sat")  # speaker-adaptively trained GMM with its graph; gets fmllr_SET.npz
+    data: Path = Path("data/fotaq")  # corpus directory
+    lang: Path = Path("data/fotaq/lang")  # language directory
+    train: str = "train"  # set whose transforms `align` has left
+    sets: list[str] = field(default_factory=lambda: ["dev_joe", "dev_new", "test_joe", "test_new"])  # sets to recognise
+    passes: int = 1  # recognitions; from the second on of frames that are adapted by the one before
+    min_frames: int = 500  # frames of speech below which a speaker is not adapted
+    acwt: float = 0.0714  # acoustic scale while decoding
+    beam: float = 10.0
+    max_active: int = 2500  # most states of the graph that go on from a frame
+
+    def inputs(self) -> list[Path]:
+        sets = (self.train, *self.sets)
+        own = [self.model / n for n in ("graph/HCLG.fst", f"fmllr_{self.train}.npz")]
+        return model_files(self.model) + own + [cuts_path(self.data, s, "mfcc") for s in sets]
+
+    def outputs(self) -> list[Path]:
+        own = [self.model / f"fmllr_{s}.npz" for s in self.sets]
+        return own + [cuts_path(self.data, s, "fmllr") for s in (self.train, *self.sets)]
+
+    def home(self) -> Path:
+        return self.model
 
 
 @dataclass(frozen=True)
@@ -313,7 +413,8 @@ class StrategyConfig:
     alone: str = ""  # "N minibatches", "N frames" or "N epochs" from the start in which rank 0 trains alone
     first: Literal["mean", "best"] = "mean"  # what the first exchange takes: the mean, or the worker of least loss
     max_gap: float | None = None  # a worker whose loss is more nats above the best's is left out; NaN always is
-    probe: int = 0  # dev frames on which each exchange is probed for `ledger.tsv`; 0 means none
+    probe: int = 0  # dev frames on which exchanges are probed for `ledger.tsv`, `tb/`, `probe.png`; 0 means none
+    probe_every: int = 1  # probe: which exchanges, of those of an epoch: every N-th, and the last
 
 
 @dataclass(frozen=True)
@@ -346,15 +447,18 @@ class TrainConfig(VerbConfig):
     batch: int = 256  # frames in a minibatch of one worker
     frames: FramesConfig = field(default_factory=FramesConfig)
     prefetch: int = 0  # minibatches that a thread makes ahead; it pays where a worker has a core to spare
+    label_smoothing: float = 0.0  # share of each frame's label that is spread over all pdfs; counts in the train loss
     model: ModelConfig = field(default_factory=ModelConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     strategy: StrategyConfig = field(default_factory=StrategyConfig)
     timeout: float = 300.0  # seconds that an exchange may wait for the slowest worker
+    on_failure: Literal["stop", "continue"] = "stop"  # a worker dies or hangs: end all, or go on with those left
+    restarts: int = 3  # on_failure continue: how often a lost worker is started again, to rejoin
     save_every: int = 1000  # minibatches of a worker between checkpoints inside an epoch
     seed: int = 0
 
-    NOT_HASHED = ("jobs", "force", "timeout", "backend", "save_every", "prefetch")
+    NOT_HASHED = ("jobs", "force", "timeout", "on_failure", "restarts", "backend", "save_every", "prefetch")
 
     def inputs(self) -> list[Path]:
         sets = (self.train, *self.dev)
@@ -385,12 +489,47 @@ class DecodeConfig(VerbConfig):
     max_bad: float = 0.02  # share of utterances without hypothesis that is survived
 
     def inputs(self) -> list[Path]:
-        model = [p for n in ("hmm.json", "gmm.npz", "final.pt") if (p := self.model / n).exists()]
-        kind = "fbank" if (self.model / "final.pt").exists() else "mfcc"
-        return model + [self.graph / "HCLG.fst"] + [cuts_path(self.data, s, kind) for s in self.sets]
+        kind = features_of(self.model)
+        return [*model_files(self.model), self.graph / "HCLG.fst", *(cuts_path(self.data, s, kind) for s in self.sets)]
 
     def outputs(self) -> list[Path]:
         return [self.model / f"decode_{s}" / n for s in self.sets for n in ("lattices.npz", "decode.json")]
+
+
+@dataclass(frozen=True)
+class RescoreConfig(VerbConfig):
+    """Put another language model into lattices, such as one that is too large for a graph."""
+
+    model: Path = Path("exp/fotaq/tri")  # model directory with decode_SET inside
+    lang: Path = Path("data/fotaq/lang")  # language directory of the graph that decoded: its G.fst is taken off
+    lm: Path = Path("data/fotaq/lang/lm.arpa.gz")  # ARPA file that is put on
+    out: Path = Path("exp/fotaq/tri_rescored")  # gets decode_SET/lattices.npz; give it to `score` as its --model
+    sets: list[str] = field(default_factory=lambda: ["dev_joe", "dev_new", "test_joe", "test_new"])
+    lmwt: float = 10.0  # LM weight of `beam` and of `hyp.txt`; lattices are good for any
+    beam: float = 100.0  # paths that cost more than this above the best one are left out before
+
+    def inputs(self) -> list[Path]:
+        lattices = [self.model / f"decode_{s}" / "lattices.npz" for s in self.sets]
+        return [*lattices, self.lang / "G.fst", self.lang / "words.txt", self.lm]
+
+    def outputs(self) -> list[Path]:
+        return [self.out / f"decode_{s}" / n for s in self.sets for n in ("lattices.npz", "rescore.json")]
+
+
+@dataclass(frozen=True)
+class ImportLatticesConfig(VerbConfig):
+    """Take in lattices that Kaldi has made, to score, rescore and take hypotheses from them."""
+
+    lattices: Path = Path("lat.txt")  # text archive, as `lattice-copy ark:lat.1 ark,t:lat.txt` writes
+    words: Path | None = None  # `words.txt` of their graph, if `int2sym.pl -f 3` has not put words for numbers
+    out: Path = Path("exp/fotaq/kaldi/decode_test_joe")  # gets lattices.npz; the directory above is `score`'s --model
+    lmwt: float = 10.0  # LM weight of `hyp.txt`; lattices are good for any
+
+    def inputs(self) -> list[Path]:
+        return [self.lattices, *([self.words] if self.words else [])]
+
+    def outputs(self) -> list[Path]:
+        return [self.out / n for n in ("lattices.npz", "import.json")]
 
 
 @dataclass(frozen=True)
@@ -407,7 +546,8 @@ class HypothesesConfig(VerbConfig):
     nbest: int = 10  # hypotheses in `nbest.tsv`
     mbr: bool = True  # words of minimum Bayes risk rather than those of the best path in `mbr.txt` and `ctm`
     ctm: bool = True  # find times and write `ctm`
-    kaldi: bool = False  # write `lat.txt`, the lattices in Kaldi's text form
+    calibrate: str = ""  # set whose words tell how sure to be; "" is that which `score` tuned on, "none" none
+    kaldi: Literal["none", "words", "numbers"] = "none"  # write `lat.txt` for Kaldi, with words or their numbers
 
     def inputs(self) -> list[Path]:
         where = [self.model / f"decode_{s}" for s in self.sets]
@@ -418,22 +558,60 @@ class HypothesesConfig(VerbConfig):
 
 
 @dataclass(frozen=True)
-class ScoreConfig(VerbConfig):
-    """Tune LM weight and word penalty on dev sets, report WER on their test sets."""
+class CompareWordsConfig(VerbConfig):
+    """How texts are read and compared word by word."""
 
+    # without hypothesis an utterance is an error, counts as deleted, is left out; by default strict of files, else all
+    mode: Literal["strict", "all", "present"] | None = None
+    format: Literal["auto", "text", "trn", "stm", "ctm", "jsonl"] = "auto"  # of --ref and --hyp; auto: by extension
+    hyp_format: Literal["auto", "text", "trn", "stm", "ctm", "jsonl"] = "auto"  # of hypotheses, if it is another one
+    utt2spk: Path | None = None  # speakers, if the references do not say
+    filter: list[Path] = field(default_factory=list)  # GLM files: rules for references and hypotheses, one by one
+    unicode: Literal["NFC", "NFKC", "none"] = "NFC"  # normal form of both sides
+    fold_case: bool = False  # letter case makes no difference
+    alternates: Literal["auto", "yes", "no"] = "auto"  # braces hold a choice; auto: in trn, stm, ctm, or filtered
+    costs: Literal["levenshtein", "sclite"] = "levenshtein"  # fewest errors, or 3 for a gap and 4 for a substitution
+    json: bool = False  # print JSON instead of tables
+    seed: int = 0  # of the bootstrap
+
+    NOT_HASHED = ("jobs", "force", "json")
+
+
+@dataclass(frozen=True)
+class ScoreConfig(CompareWordsConfig):
+    """Word error rates: of lattices, tuned on dev sets (--model, --data, --pairs), or of a file (--ref, --hyp)."""
+
+    ref: Path | None = None  # references, instead of a model: Kaldi text, trn, stm, ctm or JSON lines
+    hyp: Path | None = None  # hypotheses for `ref`
+    out: Path | None = None  # with `ref`: where details go, per speaker, utterance and word
     model: Path = Path("exp/fotaq/tri")  # model directory with decode_SET inside
     data: Path = Path("data/fotaq")  # corpus directory, for the references
     pairs: list[str] = field(default_factory=lambda: ["dev_joe:test_joe", "dev_new:test_new"])  # DEV:TEST
     lmwt: list[int] = field(default_factory=lambda: list(range(5, 21)))  # LM weights to try (1 / acoustic scale)
     wip: list[float] = field(default_factory=lambda: [0.0, 0.5, 1.0])  # word insertion penalties to try
-    seed: int = 0  # of the bootstrap
+
+    @property
+    def of_files(self) -> bool:
+        return self.ref is not None or self.hyp is not None
 
     def inputs(self) -> list[Path]:
         sets = dict.fromkeys(s for pair in self.pairs for s in pair.split(":"))
-        return [self.model / f"decode_{s}" / "lattices.npz" for s in sets] + [cuts_path(self.data, s) for s in sets]
+        lattices = [self.model / f"decode_{s}" / "lattices.npz" for s in sets]
+        return [] if self.of_files else [*lattices, *(cuts_path(self.data, s) for s in sets), *self.filter]
 
     def outputs(self) -> list[Path]:
-        return [self.model / f"decode_{pair.rpartition(':')[2]}" / "score.json" for pair in self.pairs]
+        """None of files: their rates are printed every time."""
+        tests = [] if self.of_files else [pair.rpartition(":")[2] for pair in self.pairs]
+        return [self.model / f"decode_{test}" / "score.json" for test in tests]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig(CompareWordsConfig):
+    """Compare two systems on the same speech: paired bootstrap and MAPSSWE with p values."""
+
+    old: Path  # model directory, directory that `score --out` wrote, or file of hypotheses
+    new: Path  # what is compared with it
+    ref: Path | None = None  # references, if the two are files
 
 
 @dataclass(frozen=True)
@@ -454,6 +632,30 @@ class ResultsConfig(VerbConfig):
 
     def home(self) -> Path:
         return self.exp  # the page may lie in the project's root
+
+
+@dataclass(frozen=True)
+class InfoConfig(VerbConfig):
+    """Sum a training up: what it is, what it has reached, and where the time of its workers has gone."""
+
+    model: Path = Path("exp/fotaq/dnn_2")  # directory of a training, finished or not, or of a pretraining
+    against: Path | None = None  # training with one worker that the speed-up is told against
+    plot: bool = False  # draw what was probed at exchanges to `probe.png` in `model`
+    json: bool = False  # print JSON instead of text
+
+
+@dataclass(frozen=True)
+class ProjectConfig(VerbConfig):
+    """Tell how fast a training would be with other workers on another network, from its ledger."""
+
+    model: Path = Path("exp/fotaq/dnn_2")  # directory of a training with several workers
+    workers: str = "2,4,8,16,32"  # numbers of workers
+    bandwidth: str = "10Gbit"  # of the network, a second, for each worker and each way: 10Gbit, 100Mbit, 1.25GB
+    latency: str = "50us"  # of a message from one worker to another: 50us, 0.2ms
+    measured_bandwidth: str = ""  # of the network that `model` was trained on; "" (one machine): it cost no time
+    measured_latency: str = "0us"  # likewise
+    against: Path | None = None  # training with one worker that speed-ups are told against
+    json: bool = False  # print JSON instead of a table
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from asr_parallel.config import PretrainConfig
 from asr_parallel.data.frames import Batch, FeatureSet, FrameSource
 from asr_parallel.data.shards import make_shards
 from asr_parallel.files import write_json
+from asr_parallel.heap import keep_freed_memory
 from asr_parallel.parallel.comm import Comm, Stopped
 from asr_parallel.parallel.launch import STOPPED
 from asr_parallel.parallel.place import Place
@@ -54,6 +55,7 @@ def run(config: PretrainConfig) -> int:
 
 def work(config: PretrainConfig, place: Place) -> int:
     """Be one worker."""
+    keep_freed_memory()
     with joined(config, place) as (comm, device):
         begin = time.perf_counter()
         finished = _make_way(config, comm)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,24 +16,27 @@ from asr_parallel import log, stages
 from asr_parallel.config import TrainConfig
 from asr_parallel.ensemble import Ensemble
 from asr_parallel.files import atomic, write_json, write_text
+from asr_parallel.heap import keep_freed_memory
 from asr_parallel.model import Dnn, load_predictor, make_model, num_parameters, save_model
-from asr_parallel.optim.optimizer import make_optimizer
-from asr_parallel.parallel.comm import Comm, Stopped
-from asr_parallel.parallel.ensemble import EnsembleTraining
+from asr_parallel.parallel import surviving
+from asr_parallel.parallel.comm import Changed, Comm, Lost, Stopped
 from asr_parallel.parallel.launch import STOPPED
+from asr_parallel.parallel.membership import Progress
 from asr_parallel.parallel.place import Place
 from asr_parallel.parallel.start import joined, start, threads_of
-from asr_parallel.parallel.strategy import Strategy, make_strategy
+from asr_parallel.parallel.strategy import make_strategy
+from asr_parallel.parallel.surviving import SurvivingComm, goes_on
 from asr_parallel.pretrain.dbn import load_dbn
 from asr_parallel.schedule.schedule import make_schedule
 from asr_parallel.train import checkpoint
+from asr_parallel.train.assemble import assemble, go_on
 from asr_parallel.train.checkpoint import Checkpoint, Position
 from asr_parallel.train.corpus import Corpus, open_corpus
-from asr_parallel.train.growth import Growth, grown_after
+from asr_parallel.train.growth import grown_after
 from asr_parallel.train.loop import train
 from asr_parallel.train.machine import machine
-from asr_parallel.train.probe import Probe
 from asr_parallel.train.record import Recorder
+from asr_parallel.train.regroup import Held, take_up
 from asr_parallel.train.settings import plain, script
 from asr_parallel.train.worker import Worker
 
@@ -44,35 +49,82 @@ def run(config: TrainConfig) -> int:
     """Train; give 0, or 143 when asked to stop (the same command then goes on).  Raises ``UserError``."""
     make_strategy(config.strategy).check(config.workers)
     make_schedule(config.schedule, config.optim.lr, config.strategy.every, config.batch)  # raises early
+    if not 0 <= config.label_smoothing < 1:
+        raise log.UserError(f"--label_smoothing {config.label_smoothing:g}: give a share of 0 or more, below 1")
+    if goes_on(config):
+        surviving.check(config)
     code = start(config, work, "asr_parallel.train")
     if code == STOPPED:
         LOG.warning("stopped as asked and saved; the same command goes on from here (%s)", config.out / "run.sh")
     return code
 
 
+@dataclass(frozen=True)
+class Session:
+    """The work of one worker among those that there are; ``at`` is where it begins."""
+
+    config: TrainConfig
+    threads: int
+    corpus: Corpus
+    worker: Worker
+    recorder: Recorder
+    at: Position
+
+
 def work(config: TrainConfig, place: Place) -> int:
     """Be one worker."""
-    threads = threads_of(config, place.local_size)
+    keep_freed_memory()
     with joined(config, place) as (comm, device):
-        corpus = open_corpus(config, comm)
-        model = make_model(config.model, corpus.frames.dim, len(corpus.counts), config.seed).to(device)
-        _check_start(config, corpus)
-        strategy = make_strategy(config.strategy)
-        strategy.seed = config.seed
-        ensemble = strategy.exchanges == "outputs" and comm.size > 1
-        recorder = Recorder(config.out, comm.rank, config.dev, identity(config, corpus), ensemble)
+        held: Held | None = None
+        while True:
+            session = None
+            try:
+                session = _open(config, place, comm, device, held)
+                return _train(session)
+            except Changed as change:
+                failed = isinstance(change, Lost)
+            assert isinstance(comm, SurvivingComm)
+            held = held if session is None else Held.of(session.worker, session.recorder)
+            session = None  # now nothing holds on to connections of the group that has failed, nor does the error
+            comm.regroup(held.progress if held else Progress(), average=failed)
+
+
+def _open(config: TrainConfig, place: Place, comm: Comm, device: torch.device, held: Held | None) -> Session:
+    """Get ready to train with the workers that ``comm`` has; ``held`` is what this one had when there were others."""
+    corpus = open_corpus(config, comm)
+    model = make_model(config.model, corpus.frames.dim, len(corpus.counts), config.seed).to(device)
+    _check_start(config, corpus)
+    strategy = make_strategy(config.strategy)
+    strategy.seed, strategy.label_smoothing = config.seed, config.label_smoothing
+    ensemble = strategy.exchanges == "outputs" and place.size > 1
+    recorder = Recorder(config.out, comm.rank, config.dev, identity(config, corpus), ensemble)
+    if isinstance(comm, SurvivingComm) and comm.plan.at.epoch:  # training is under way
+        worker = assemble(config, comm, corpus, strategy, model, device)
+        at = take_up(worker, held, comm.plan, place.rank)
+        recorder = held.recorder if held else recorder
+        recorder.take_over(worker)
+    else:
         found = _find_checkpoint(config, comm, recorder)
-        worker, at, before = assemble(config, comm, corpus, strategy, model, device, found)
-        if comm.rank == 0:
-            _begin(config, worker, corpus, threads)
+        worker = assemble(config, comm, corpus, strategy, model, device)
+        at = go_on(worker, found) if found else Position()
         recorder.resume(worker, at)
-        try:
-            train(worker, recorder, at, before)
-        except Stopped:
-            return STOPPED
-        consensus = worker.strategy.consensus()
-        if comm.rank == 0:
-            _finish(config, worker, corpus, recorder, consensus, threads)
+    session = Session(config, threads_of(config, place.local_size), corpus, worker, recorder, at)
+    if comm.rank == 0:
+        _tell(session)
+    return session
+
+
+def _train(session: Session) -> int:
+    """Train to the end, or to where all stop; give the exit code."""
+    worker = session.worker
+    try:
+        train(worker, session.recorder, session.at)
+    except Stopped:
+        return STOPPED
+    consensus = worker.strategy.consensus()
+    if worker.comm.rank == 0:
+        _finish(session, consensus)
+    worker.comm.meet()  # only now is it over: if rank 0 is lost before, another one finishes
     return 0
 
 
@@ -123,53 +175,9 @@ def _find_checkpoint(config: TrainConfig, comm: Comm, recorder: Recorder) -> Che
             shutil.rmtree(config.out / name, ignore_errors=True)
         for path in config.out.glob("local_*/final.pt"):
             path.unlink()
-        for name in ("final.pt", "train.json", "history.tsv", "curve.tsv", "ledger.tsv"):
+        for name in ("final.pt", "train.json", "history.tsv", "curve.tsv", "ledger.tsv", "probe.png"):
             (config.out / name).unlink(missing_ok=True)
     return found
-
-
-def assemble(
-    config: TrainConfig,
-    comm: Comm,
-    corpus: Corpus,
-    strategy: Strategy,
-    model: Dnn,
-    device: torch.device,
-    found: Checkpoint | None,
-) -> tuple[Worker, Position, checkpoint.State | None]:
-    """The parts of this worker, in the state of the checkpoint ``found``, if any; and where to begin."""
-    strategy.check(comm.size)
-    schedule = make_schedule(config.schedule, config.optim.lr, config.strategy.every, config.batch)
-    trained = strategy.start(model, comm)
-    optimizer = make_optimizer(config.optim, trained)
-    optimizer.on_gradient = strategy.gradient if strategy.exchanges == "gradients" else None
-    bf16 = config.precision == "bf16"
-    parts = (trained, strategy, optimizer, schedule, comm, corpus.frames, corpus.minibatches, config.batch, corpus.dev)
-    worker = Worker(*parts, device=device, bf16=bf16, save_every=config.save_every)
-    if isinstance(strategy, EnsembleTraining):
-        strategy.view = worker
-    worker.seed = config.seed if config.model.dropout else None
-    worker.probe = Probe.of(corpus.dev, config.strategy.probe, device)
-    if period := grown_after(config.model, worker.minibatches, config.batch):
-        worker.growth = Growth.of(trained, strategy, optimizer, period, config.seed)
-    if not found:
-        return worker, Position(), None
-    schedule.restore(found.schedule)
-    if len(found.workers) == comm.size:
-        worker.restore(found.workers[comm.rank])
-        before = found.before[comm.rank] if found.before else None
-        LOG.info("going on after epoch %d, minibatch %d", found.at.epochs, found.at.minibatch)
-        return worker, found.at, before
-    if strategy.exchanges == "outputs":
-        raise log.UserError(
-            f"{config.out} holds an ensemble of {len(found.workers)} models, with which {comm.size} workers "
-            f"cannot go on: give --workers {len(found.workers)}, --force to begin anew, or another --out"
-        )
-    # another number of workers: parts of an epoch and local states of the optimizer have no meaning any more
-    first = (found.before or found.workers)[0]
-    worker.restore(first | {f"optimizer/{n}": torch.zeros_like(v) for n, v in worker.optimizer.state().items()})
-    LOG.warning("going on after epoch %d with %d workers instead of %d", found.at.epochs, comm.size, len(found.workers))
-    return worker, Position(found.at.epochs), None
 
 
 def copy(source: Path, to: Path) -> None:
@@ -178,15 +186,19 @@ def copy(source: Path, to: Path) -> None:
         shutil.copyfile(source, temporary)
 
 
-def _begin(config: TrainConfig, worker: Worker, corpus: Corpus, threads: int) -> None:
+def _tell(session: Session) -> None:
     """Write what is known before the first step, and say what will happen."""
+    config, worker, corpus = session.config, session.worker, session.corpus
     write_json(config.out / "config.json", plain(config))
     write_text(config.out / "run.sh", script(config))
     (config.out / "run.sh").chmod(0o755)
     copy(config.ali / "hmm.json", config.out / "hmm.json")
     scale, lr = worker.strategy.lr_scale, config.optim.lr
     exchanges = worker.strategy.per_epoch(worker.minibatches, worker.batch)
-    LOG.info("workers %d x %d threads, strategy %s, %s", worker.comm.size, threads, config.strategy.name, worker.device)
+    LOG.info(
+        "workers %d x %d threads, strategy %s, %s",
+        *(worker.comm.size, session.threads, config.strategy.name, worker.device),
+    )
     LOG.info("parameters %s, %d pdfs", f"{num_parameters(worker.model):,}", len(corpus.counts))
     LOG.info("frames of the workers: %s", ", ".join(f"{n:,}" for n in corpus.shards))
     LOG.info(
@@ -206,21 +218,29 @@ def _save(config: TrainConfig, model: nn.Module, counts: np.ndarray) -> None:
     save_model(config.out / "final.pt", model, config.features, counts)
 
 
-def _finish(
-    config: TrainConfig, worker: Worker, corpus: Corpus, recorder: Recorder, model: nn.Module, threads: int
-) -> None:
+def _finish(session: Session, model: nn.Module) -> None:
     """Write model and summary."""
+    config, worker, corpus, recorder = session.config, session.worker, session.corpus, session.recorder
     _save(config, model, corpus.counts)
     summary: dict[str, Any] = {
         "name": config.out.name,
         "strategy": config.strategy.name,
         "every": config.strategy.every,
     }
-    summary |= {"workers": worker.comm.size, "threads": threads, "batch": config.batch, "precision": config.precision}
+    summary |= {
+        "workers": worker.comm.size,
+        "threads": session.threads,
+        "batch": config.batch,
+        "precision": config.precision,
+    }
     summary |= {"lr": config.optim.lr, "effective_lr": config.optim.lr * worker.strategy.lr_scale}
     summary |= {"schedule": config.schedule.name, "optimizer": config.optim.name, "params": num_parameters(model)}
     summary |= {"train_frames": sum(corpus.shards), "minibatches": worker.minibatches} | recorder.summary()
     if recorder.identity["overrides"]:
         summary["overrides"] = recorder.identity["overrides"]
+    if isinstance(worker.comm, SurvivingComm):
+        summary |= {"lost": worker.comm.plan.lost, "rejoined": worker.comm.plan.rejoined}
+    if summary.get("dev_loss", 0.0) > (guess := math.log(len(corpus.counts))):
+        LOG.warning("dev loss is above %.3f, that of guessing: training has diverged, lower --optim.lr", guess)
     write_json(config.out / "train.json", summary | {"machine": machine(worker.device)})
     LOG.info("done: %s, dev accuracy %.2f %%", config.out / "final.pt", 100 * summary.get("dev_acc", 0.0))
