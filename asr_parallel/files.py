@@ -1,8 +1,9 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and what is in them."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -42,3 +43,9 @@ def write_json(path: str | Path, value: Any) -> None:
 
 def read_json(path: str | Path) -> Any:
     return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from asr_parallel.config import VerbConfig
-from asr_parallel.files import read_json, write_json
+from asr_parallel.files import file_hash, read_json, write_json
 from asr_parallel.log import UserError
 
 Fingerprint = list  # [size in bytes, modification time in ns, sha256 or ""]
@@ -37,15 +37,10 @@ def options(config: VerbConfig) -> dict[str, Any]:
     return flat
 
 
-def _digest(path: Path) -> str:
-    with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
-
-
 def fingerprint(path: Path) -> Fingerprint:
     """Size, time and (for files that are not huge) content of a file."""
     status = path.stat()
-    return [status.st_size, status.st_mtime_ns, _digest(path) if status.st_size < HASHED_BELOW else ""]
+    return [status.st_size, status.st_mtime_ns, file_hash(path) if status.st_size < HASHED_BELOW else ""]
 
 
 def unchanged(path: Path, known: Fingerprint) -> bool:
@@ -56,7 +51,7 @@ def unchanged(path: Path, known: Fingerprint) -> bool:
         return False
     if status.st_size != known[0]:
         return False
-    return status.st_mtime_ns == known[1] or (bool(known[2]) and _digest(path) == known[2])
+    return status.st_mtime_ns == known[1] or (bool(known[2]) and file_hash(path) == known[2])
 
 
 def stamp_path(verb: str, config: VerbConfig) -> Path:

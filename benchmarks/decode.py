@@ -1,6 +1,6 @@
 """Speed and word error rate of decoding over beams, with the peers of the same library.
 
-    python benchmarks/decode.py --model exp/fotaq/dnn --graph exp/fotaq/sat/graph [--sets dev_joe dev_new]
+    python benchmarks/decode.py --model exp/fotaq/dnn --graph exp/fotaq/tri/graph [--sets dev_joe dev_new]
 
 For each beam a sample of the utterances is decoded on one core.  The word error rate is that of the best
 LM weight and penalty on the sample itself, so it compares beams with each other and nothing else; ``--reference``
@@ -118,7 +118,7 @@ def figures(rows: list[dict[str, float]], default: float) -> list[Figure]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=Path("exp/fotaq/dnn"))
-    parser.add_argument("--graph", type=Path, default=Path("exp/fotaq/sat/graph"))
+    parser.add_argument("--graph", type=Path, default=Path("exp/fotaq/tri/graph"))
     parser.add_argument("--data", type=Path, default=Path("data/fotaq"))
     parser.add_argument("--sets", nargs="+", default=["dev_joe", "dev_new"])
     parser.add_argument("--utts", type=int, default=60, help="size of the sample")

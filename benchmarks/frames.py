@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from asr_parallel.data.cmvn import Cmvn
 from asr_parallel.data.feature_set import FeatureSet, Index, cmvn_path, index_path, store_path
 from asr_parallel.data.flat_frames import HEADER_BYTES, header
 from asr_parallel.data.frames import FrameSource
+from asr_parallel.free_memory import peak_memory
 
 DIM, CONTEXT, BATCH, PDFS, UTT_FRAMES = 40, 5, 1024, 1000, 600
 
@@ -117,19 +117,14 @@ def main() -> None:
         for hours in dict.fromkeys((1.0, 10.0, 100.0, args.hours)):
             costs.append(data_cost(Path(directory) / f"{hours:g}", hours, args.seconds))
             Figure(f"data_share_of_step_{hours:g}h", costs[-1] / step).show()
-            Figure(f"rss_after_{hours:g}h_gb", peak_gib(), "GiB").show()
-        Figure(f"rss_{args.hours:g}h_gb", peak_gib(), "GiB", "<= 1.5", command_line()).show()
+            Figure(f"rss_after_{hours:g}h_gb", peak_memory() / 2**30, "GiB").show()
+        Figure(f"rss_{args.hours:g}h_gb", peak_memory() / 2**30, "GiB", "<= 1.5", command_line()).show()
         speed = (step + costs[0]) / (step + costs[-1])
         Figure(f"speed_{args.hours:g}h_vs_1h", speed, "ratio", "", command_line()).show()
         Figure(f"full_{args.hours:g}h_frames_per_s", 1000 * BATCH / costs[-1], "frames/s").show()
         blocks = block_cost(Path(directory) / "blocks", args.hours)
         Figure(f"blocks_{args.hours:g}h_frames_per_s", 1000 * BATCH / blocks, "frames/s").show()
-        Figure(f"rss_blocks_{args.hours:g}h_gb", peak_gib(), "GiB", "<= 1.5", command_line()).show()
-
-
-def peak_gib() -> float:
-    """The most memory that this process has had so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        Figure(f"rss_blocks_{args.hours:g}h_gb", peak_memory() / 2**30, "GiB", "<= 1.5", command_line()).show()
 
 
 if __name__ == "__main__":

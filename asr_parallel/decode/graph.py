@@ -16,10 +16,10 @@ import numpy as np
 from kaldifst import StdVectorFst
 
 from asr_parallel.align.hmm import HmmModel
-from asr_parallel.decode.graph_identity import content_hash, file_hash, is_made_of, tree_hash
+from asr_parallel.decode.graph_identity import content_hash, is_made_of, tree_hash
 from asr_parallel.decode.graph_size import GraphSize, expected_size, refuse_if_too_large
 from asr_parallel.decode.utterance_graph import TrainingGraphs, check_phones
-from asr_parallel.files import atomic, write_json
+from asr_parallel.files import atomic, file_hash, write_json
 from asr_parallel.free_memory import available_memory, peak_memory
 from asr_parallel.lang.arrays import ARC, FstArrays
 from asr_parallel.lang.lexicon import Lexicon, read_symbols, write_symbols

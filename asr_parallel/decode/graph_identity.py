@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from asr_parallel.align.hmm import HmmModel
-from asr_parallel.files import read_json
+from asr_parallel.files import file_hash, read_json
 
 LANG_FILES = ("L_disambig.fst", "G.fst", "words.txt", "phones.txt")
 METHOD = 1  # to be raised when the same content gives another graph
@@ -33,11 +33,6 @@ def is_made_of(graph_dir: Path, content: str) -> bool:
         return bool(whole and made["content"] == content)
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def file_hash(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _of_json(meaning: list) -> str:

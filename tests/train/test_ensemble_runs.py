@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from test_run import Killed, kill_at
 
 from asr_parallel.align.labels import Labels
 from asr_parallel.config import ModelConfig, OptimConfig, ScheduleConfig, StrategyConfig
@@ -13,7 +14,6 @@ from asr_parallel.data.feature_set import FeatureSet
 from asr_parallel.decode.acoustic import load_scorer
 from asr_parallel.log import UserError
 from asr_parallel.model import load_network, load_predictor
-from asr_parallel.train import loop
 from asr_parallel.train.run import run
 
 NET = ModelConfig(2, 16, "sigmoid", "nnet1", context=1, batch_norm=True, dropout=0.1)
@@ -99,23 +99,6 @@ def test_an_ensemble_is_not_one_network_to_start_from(toy):
     assert isinstance(load_network(config.out / "local_0"), torch.nn.Module)
     with pytest.raises(UserError, match="local_0"):
         load_network(config.out)
-
-
-class Killed(Exception):
-    """Stands for a process that ends without notice."""
-
-
-def kill_at(patch, step):
-    """Let the training end in the given step of all workers, saving nothing."""
-    seen, whole = [], loop.count
-
-    def count(*arguments):
-        whole(*arguments)
-        seen.append(1)
-        if len(seen) == step:
-            raise Killed
-
-    patch.setattr(loop, "count", count)
 
 
 def newbob(epochs):
