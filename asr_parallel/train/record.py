@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,7 @@ class Recorder:
         if self.curves is None:
             from torch.utils.tensorboard import SummaryWriter
 
+            _wait_for_a_later_name(self.out / "tb")
             self.curves = SummaryWriter(str(self.out / "tb"), purge_step=self.begun + 1)
         for name, value in values.items():
             self.curves.add_scalar(name, value, minibatch)
@@ -194,6 +196,16 @@ class Recorder:
             result |= {"best_epoch": int(best["epoch"]), "best_dev_loss": float(best["dev_loss"])}
             result |= {"best_dev_acc": max(float(row["dev_acc"]) for row in rows)}
         return result
+
+
+def _wait_for_a_later_name(directory: Path) -> None:
+    """Wait for a second in which no file of events in ``directory`` was begun.
+
+    TensorBoard reads them in the order of their names, which begin with that second: of two from one second the later
+    could come first, and its points would be taken for those that the earlier one has replaced.
+    """
+    begun = [int(path.name.split(".")[3]) for path in directory.glob("events.out.tfevents.*")]
+    time.sleep(min(max(0.0, max(begun, default=0) + 1 - time.time()), 2.0))
 
 
 def _done(clock: Clock) -> int:
