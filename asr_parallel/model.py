@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,11 +14,11 @@ from torch import Tensor, nn
 
 from asr_parallel.config import FeatureKind, ModelConfig
 from asr_parallel.ensemble import Ensemble
-from asr_parallel.files import atomic
 from asr_parallel.layers import GLOROT_GAIN, IN_PLACE, init_glorot, init_nnet1, make_activation
 from asr_parallel.log import UserError
 from asr_parallel.optim.linear import Linear, chain
 from asr_parallel.pretrain.dbn import load_dbn
+from asr_parallel.tensors import load_tensors, save_tensors
 
 FORMAT, ENSEMBLE_FORMAT = 1, 2  # of final.pt: one network, several
 # of networks with the same hidden layers
@@ -175,22 +173,13 @@ def save_model(path: Path, model: Dnn | Ensemble, features: FeatureKind, counts:
     }
     if isinstance(model, Ensemble):
         value |= {"format": ENSEMBLE_FORMAT, "members": len(members), "mean": model.mean}
-    with atomic(path) as temporary:
-        torch.save(value, temporary)
+    save_tensors(path, value)
 
 
 def load_predictor(model_dir: Path) -> Predictor:
     """Read ``model_dir/final.pt``.  Raises ``UserError`` if it is missing, damaged or of another format."""
     path = Path(model_dir) / "final.pt"
-    try:
-        value = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing: train the network first (verb `train`)") from None
-    except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is damaged ({str(error).splitlines()[0]}): train again") from None
-    if not isinstance(value, dict) or value.get("format") not in (FORMAT, ENSEMBLE_FORMAT):
-        formats = f"{FORMAT} or {ENSEMBLE_FORMAT}"
-        raise UserError(f"{path} is not a model of format {formats}: train again with this version")
+    value = load_tensors(path, (FORMAT, ENSEMBLE_FORMAT), "train the network, with this version (verb `train`)")
     try:
         config = ModelConfig(**value["model"])  # options that an older file lacks are at their defaults
     except TypeError as error:

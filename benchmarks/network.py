@@ -1,6 +1,6 @@
 """Two workers on two hosts with a slow link between them: measured, and as their ledger predicts it.
 
-    benchmarks/network.sh [--big] [--rate 100Mbit] [--minutes 15] [--every "10 minibatches"]
+    benchmarks/network.sh [--big] [--rate 100Mbit] [--minutes 15] [--every "10 minibatches"] [--ways plain bf16 ...]
 
 The hosts are two network namespaces of this machine, joined by a pair of virtual interfaces.  Each way of exchanging is
 trained over these as they are, and then with ``tc`` slowing them down.  From the ledger of the first run the cost model
@@ -96,13 +96,13 @@ def show(name: str, value: float, unit: str = "ratio") -> None:
     Figure(name, value, unit, command=command_line()).show()
 
 
-def compare(root: Path, rate: float, alone: float, every: str, more: list[str]) -> None:
+def compare(root: Path, ways: list[str], rate: float, alone: float, every: str, more: list[str]) -> None:
     """Each way of exchanging, as predicted and as measured."""
-    for name, ways in OPTIONS.items():
-        show(f"{name}_fast_vs_one", train(root, name, every, more + ways) / alone)
+    for name in ways:
+        show(f"{name}_fast_vs_one", train(root, name, every, more + OPTIONS[name]) / alone)
         predicted = costs(root, name).predict(2, Link(rate * PAYLOAD))
         with slowed_down(rate):
-            measured = train(root, name, every, more + ways)
+            measured = train(root, name, every, more + OPTIONS[name])
         slow = costs(root, name)
         show(f"{name}_slow_vs_one", measured / alone)
         show(f"{name}_slow_predicted_vs_one", predicted.frames_per_s / alone)
@@ -117,6 +117,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=15.0, help="of frames in an epoch")
     parser.add_argument("--every", default="10 minibatches")
     parser.add_argument("--big", action="store_true", help="the network is 440-2048x6-8806, trained with SGD")
+    parser.add_argument("--ways", nargs="+", choices=list(OPTIONS), default=list(OPTIONS), help="of exchanging")
     args = parser.parse_args()
     rate = bandwidth(args.rate, "--rate")
     more = [*BIG, "--optim.name", "sgd"] if args.big else []
@@ -126,7 +127,7 @@ def main() -> None:
         one = [sys.executable, "-m", "asr_parallel", "train", *options(root, "one", "single", args.every, more)]
         alone = speed(root, ("one", subprocess.Popen(one, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)))
         show("one_frames_per_s", alone, "frames/s")
-        compare(root, rate, alone, args.every, more)
+        compare(root, args.ways, rate, alone, args.every, more)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Two workers on two hosts with a slow link between them, measured beside what `asr-parallel project` predicts:
-#     benchmarks/network.sh [--big] [--rate 100Mbit] [--minutes 15] [--every "10 minibatches"]
+#     benchmarks/network.sh [--big] [--rate 100Mbit] [--minutes 15] [--every "10 minibatches"] [--ways plain bf16 ...]
 # Needs root on Linux with ip and tc, for network namespaces; without them it says so and ends with 0.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -94,7 +94,7 @@ def test_a_model_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(UserError, match="damaged"):
         load_predictor(tmp_path)
     torch.save([1, 2], tmp_path / "final.pt")
-    with pytest.raises(UserError, match="not a model"):
+    with pytest.raises(UserError, match=r"not of format 1 or 2.*train"):
         load_predictor(tmp_path)
 
 

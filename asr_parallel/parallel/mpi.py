@@ -86,7 +86,7 @@ class MpiComm(Comm):
 
     def broadcast(self, tensor: Tensor) -> None:
         held = tensor.detach().cpu().contiguous()
-        self._finish("a broadcast", [self.world.Ibcast(_bytes(held), 0)])
+        self._finish("a broadcast", [self.world.Ibcast(self._memory(held), 0)])
         tensor.copy_(held)
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
@@ -111,13 +111,17 @@ class MpiComm(Comm):
         self._finish("the start", [request])
         return copy
 
+    def _memory(self, tensor: Tensor) -> Any:
+        """The bytes of a contiguous ``tensor``, which has to stay, for MPI; numpy would forbid it to be resized."""
+        return self.mpi.buffer.fromaddress(tensor.data_ptr(), tensor.nbytes)
+
     def _swap(self, what: str, parts: list[Tensor], sizes: list[int]) -> list[Tensor]:
         device = parts[self.rank].device
         sent = [part.detach().cpu().contiguous() for part in parts]
         found = [sent[self.rank].new_empty(size) for size in sizes]
         found[self.rank].copy_(sent[self.rank])
-        receiving = [self.world.Irecv(_bytes(found[rank]), rank) for rank in self.others if sizes[rank]]
-        sending = [self.world.Isend(_bytes(sent[rank]), rank) for rank in self.others if len(sent[rank])]
+        receiving = [self.world.Irecv(self._memory(found[rank]), rank) for rank in self.others if sizes[rank]]
+        sending = [self.world.Isend(self._memory(sent[rank]), rank) for rank in self.others if len(sent[rank])]
         self._finish(what, receiving + sending, sum(part.nbytes for part in (*found, *sent)))
         return [part.to(device) for part in found]
 
@@ -171,8 +175,3 @@ def _in_order(parts: list[Tensor]) -> Tensor:
     for part in parts[1:]:
         total += part
     return total
-
-
-def _bytes(tensor: Tensor) -> np.ndarray:
-    """The memory of a contiguous tensor as numpy's bytes."""
-    return tensor.reshape(-1).view(torch.uint8).numpy()

@@ -83,10 +83,11 @@ class TorchComm(Comm):
         own = parts[self.rank]
         received = [own.clone() if rank == self.rank else own.new_empty(size) for rank, size in enumerate(sizes)]
         others = [rank for rank in range(self.size) if rank != self.rank]
-        operations = [
+        # receiving first: gloo's word to a sender that it may begin would wait behind a vector that is on its way
+        operations = [dist.P2POp(dist.irecv, received[rank], rank, self.large) for rank in others if sizes[rank]]
+        operations += [
             dist.P2POp(dist.isend, parts[rank].contiguous(), rank, self.large) for rank in others if len(parts[rank])
         ]
-        operations += [dist.P2POp(dist.irecv, received[rank], rank, self.large) for rank in others if sizes[rank]]
         with self._together("swapping"):
             for work in dist.batch_isend_irecv(operations) if operations else []:
                 work.wait()

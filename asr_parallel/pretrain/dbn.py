@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from asr_parallel.config import FeatureKind
-from asr_parallel.files import atomic
 from asr_parallel.log import UserError
 from asr_parallel.pretrain.rbm import Rbm
+from asr_parallel.tensors import load_tensors, save_tensors
 
 if TYPE_CHECKING:
     from asr_parallel.model import Dnn
@@ -104,23 +102,6 @@ def load_dbn(folder: Path | str) -> Dbn:
     path = Path(folder) / "dbn.pt"
     if not path.exists():
         raise UserError(f"{path} is missing: run `pretrain` first, or name its --out with --model.dbn")
-    value = load_tensors(path, FORMAT, "run `pretrain` again")
+    value = load_tensors(path, (FORMAT,), "run `pretrain` again")
     layers = [(layer["weight"], layer["bias"]) for layer in value["layers"]]
     return Dbn(value["features"], value["context"], layers, path)
-
-
-def save_tensors(path: Path, value: dict[str, Any]) -> None:
-    """``torch.save``, atomically; the same value gives the same bytes."""
-    with atomic(path) as temporary, open(temporary, "wb") as stream:  # a path would put its name into the file
-        torch.save(value, stream)
-
-
-def load_tensors(path: Path, form: int, way_out: str) -> dict[str, Any]:
-    """What ``save_tensors`` wrote, of format ``form``.  Raises ``UserError`` that ends with ``way_out``."""
-    try:
-        value = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is damaged ({(str(error).splitlines() or [''])[0]}): {way_out}") from None
-    if not isinstance(value, dict) or value.get("format") != form:
-        raise UserError(f"{path} is not of format {form}: {way_out}")
-    return value

@@ -17,8 +17,9 @@ from torch import Tensor
 from asr_parallel.log import Progress, UserError, logger
 from asr_parallel.parallel.comm import Comm, SoloComm, Stopped
 from asr_parallel.parallel.strategy import rate_scale
-from asr_parallel.pretrain.dbn import check_normalised, load_tensors, save_tensors
+from asr_parallel.pretrain.dbn import check_normalised
 from asr_parallel.pretrain.rbm import ContrastiveDivergence, Rbm, RbmOptions
+from asr_parallel.tensors import load_tensors, save_tensors
 from asr_parallel.train.record import Table
 
 LOG = logger(__name__)
@@ -228,7 +229,7 @@ def _save(path: Path, description: str, rbm: Rbm) -> None:
 
 
 def _load(path: Path, description: str, device: torch.device | str, replace: bool) -> Rbm | None:
-    value = load_tensors(path, FORMAT, "remove it to train the layer again")
+    value = load_tensors(path, (FORMAT,), "remove it to train the layer again")
     if value["options"] != description:
         if replace:
             return None

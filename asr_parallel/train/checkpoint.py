@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,11 @@ import torch
 from torch import Tensor
 
 from asr_parallel import log
-from asr_parallel.files import atomic
 from asr_parallel.parallel.comm import Comm
+from asr_parallel.tensors import load_tensors, save_tensors
 
 LOG = log.logger(__name__)
+FORMAT = 1
 KEEP = 2
 State = dict[str, Tensor]  # Worker.snapshot()
 
@@ -61,8 +60,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint into ``folder``, then remove all but the newest two."""
     folder.mkdir(parents=True, exist_ok=True)
     at = checkpoint.at
-    with atomic(folder / f"{at.epochs:04d}-{at.minibatch:08d}.pt") as temporary:
-        torch.save({**vars(checkpoint), "at": asdict(at)}, temporary)
+    value = {"format": FORMAT, **vars(checkpoint), "at": asdict(at)}
+    save_tensors(folder / f"{at.epochs:04d}-{at.minibatch:08d}.pt", value)
     for old in _files(folder)[:-KEEP]:
         old.unlink()
 
@@ -88,19 +87,11 @@ def load_newest(folder: Path, comm: Comm) -> Checkpoint | None:
 
 def _load(path: Path) -> Checkpoint | None:
     try:
-        value = torch.load(path, map_location="cpu", weights_only=True)
+        value = load_tensors(path, (FORMAT,), "passed over")
+        del value["format"]
         checkpoint = Checkpoint(**(value | {"at": Position(**value["at"])}))
-    except (
-        RuntimeError,
-        OSError,
-        EOFError,
-        ValueError,
-        TypeError,
-        KeyError,
-        pickle.UnpicklingError,
-        zipfile.BadZipFile,
-    ) as e:
-        LOG.warning("checkpoint %s is damaged and passed over (%s)", path, str(e).splitlines()[0] if str(e) else e)
+    except (log.UserError, TypeError, KeyError) as error:
+        LOG.warning("checkpoint: %s", error)
         return None
     for states in (checkpoint.workers, checkpoint.before):
         for state in states[1:]:

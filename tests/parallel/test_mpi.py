@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,15 +106,22 @@ def main(folder):
 
 
 @needs_mpi
-@pytest.mark.parametrize("backend", ["mpi", "auto"])
-def test_a_training_under_mpirun_gives_the_bits_of_a_simulated_one(toy, backend):
+@pytest.mark.parametrize(
+    ("backend", "options"),
+    [("mpi", {}), ("auto", {}), ("mpi", {"wire": "bf16", "overlap": True}), ("mpi", {"wire": "int8"}),
+     ("mpi", {"name": "independent_subnets"}), ("mpi", {"name": "ensemble_compression"})],
+    ids=str,
+)  # fmt: skip
+def test_a_training_under_mpirun_gives_the_bits_of_a_simulated_one(toy, backend, options):
+    from asr_parallel.config import StrategyConfig
     from asr_parallel.files import write_json
     from asr_parallel.train.run import run
     from asr_parallel.train.settings import plain
 
-    simulated = toy(workers=2, backend="simulated")
+    strategy = StrategyConfig(**({"name": "model_average", "every": "5 minibatches"} | options))
+    simulated = toy(workers=2, backend="simulated", strategy=strategy)
     assert run(simulated) == 0
-    config = replace(toy(workers=2), backend=backend)
+    config = toy(workers=2, backend=backend, strategy=strategy)
     write_json(config.out / "config.json", plain(config))
     ended = mpirun(2, "-m", "asr_parallel.train", config.out / "config.json")
     assert ended.returncode == 0, ended.stdout

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 from forked import CONTEXT, together
+from test_mpi import mpirun, needs_mpi
 
 from asr_parallel import cli, stages
 from asr_parallel.config import PretrainConfig
 from asr_parallel.data.cmvn import Cmvn
 from asr_parallel.data.feature_set import cmvn_path
-from asr_parallel.files import read_json
+from asr_parallel.files import read_json, write_json
 from asr_parallel.log import UserError
 from asr_parallel.parallel.comm import SoloComm
 from asr_parallel.parallel.launch import STOPPED
@@ -22,6 +23,7 @@ from asr_parallel.parallel.place import Place
 from asr_parallel.pretrain.dbn import load_dbn
 from asr_parallel.pretrain.rbm import ContrastiveDivergence, Rbm, RbmOptions
 from asr_parallel.pretrain.run import open_frames, run, work
+from asr_parallel.train.settings import plain
 
 
 def rows(config):
@@ -132,6 +134,17 @@ def test_two_workers_are_what_averaging_says_and_a_stop_changes_nothing(toy):
     assert together(pretrain_as, cut) == [0, 0]
     assert stacks(cut) == stacks(config)
     assert rows(cut) == rows(config)
+
+
+@needs_mpi
+def test_under_mpirun_it_gives_the_bits_of_gloo(toy):
+    gloo, mpi = toy(workers=2, layers=2), toy("mpi", workers=2, layers=2, backend="mpi")
+    assert together(pretrain_as, gloo) == [0, 0]
+    write_json(mpi.out / "config.json", plain(mpi))
+    ended = mpirun(2, "-m", "asr_parallel.pretrain", mpi.out / "config.json")
+    assert ended.returncode == 0, ended.stdout
+    assert "2 workers of mp" in ended.stdout
+    assert stacks(mpi) == stacks(gloo)
 
 
 def killed(config, step):
