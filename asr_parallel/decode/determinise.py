@@ -66,8 +66,8 @@ def determinise(lattice: WordLattice, lmwt: float, wip: float = 0.0, beam: float
     """Best paths of all word sequences within ``beam``; a narrower beam is tried while the result is too large."""
     if not len(lattice.src):
         return Determinised(lattice, beam)
-    if np.isinf(beam):  # so that it can be narrowed: no path is worse than the worst
-        beam = float(np.abs(costs(lattice, lmwt, wip)).sum())
+    if np.isinf(beam):  # so that it can be narrowed: no path is worse than the worst, nor by 1 when costs are rounded
+        beam = 1 + float(np.abs(costs(lattice, lmwt, wip)).sum())
     while True:
         small = pruned(lattice, lmwt, wip, beam)
         rows = _Subsets(small, lmwt).expand(max(LEAST, GROWTH * len(small.src)))
