@@ -1,0 +1,1 @@
+"""Kaldi's files in and out: data directories, archives, alignments, graphs and networks; see ``docs/kaldi.md``."""
