@@ -19,6 +19,10 @@ from asr_parallel.log import UserError
 
 __all__ = ["EPS_PHONE", "ContextTree", "HmmModel", "Topology", "make_topology"]
 
+OF_KALDI = (
+    "networks are trained on its labels and decode with its graph; graphs, alignments and word times of our own need a "
+    "model that `align` has left"
+)
 MIN_TRANSITION_COUNT = 5  # states seen less often keep the probabilities they had
 MIN_TRANSITION_PROB = 0.01  # floor of a transition probability (as in Kaldi)
 
@@ -100,6 +104,8 @@ class HmmModel:
         again = "run `align` again"
         try:
             d = read_json(path)
+            if "kaldi" in d:
+                raise UserError(f"{path} stands for a model of Kaldi: {OF_KALDI}")
             kinds = [tuple(tuple((int(to), float(p)) for to, p in s) for s in k) for k in d["topologies"]]
             topology = Topology(tuple(kinds[k] for k in d["phone_topology"]))
             tree = ContextTree.from_json(d["tree"])

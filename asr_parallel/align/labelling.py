@@ -12,6 +12,7 @@ from asr_parallel.align.aligner import Aligner, Alignment, Scores, why_unaligned
 from asr_parallel.align.corpus import Corpus
 from asr_parallel.align.hmm import HmmModel
 from asr_parallel.align.labels import Labels
+from asr_parallel.align.lexicon_counts import learn
 from asr_parallel.align.progress import Figures
 from asr_parallel.config import LabelConfig
 from asr_parallel.decode.utterance_graph import TrainingGraphs
@@ -49,6 +50,8 @@ def label(config: LabelConfig, folder: Path, model: Scores, sets: list[str], cor
         if name == config.train:
             with atomic(folder / "priors.npz") as temporary:
                 np.savez(temporary, counts=labels.counts(aligner.graphs.hmm.tree.num_pdfs))
+            said = dict(zip(corpus.utts, corpus.words))
+            learn(aligner.graphs.hmm, labels, said, aligner.graphs.lexicon).write(folder / "lexicon_probs.txt")
     return figures
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 
 from asr_parallel.align.corpus import Corpus
+from asr_parallel.align.ctc import is_ctc
+from asr_parallel.align.ctc_labels import label_by_ctc
 from asr_parallel.align.hmm import HmmModel
 from asr_parallel.align.labelling import label
 from asr_parallel.config import RealignConfig
@@ -35,6 +37,9 @@ def run(config: RealignConfig) -> None:
     Raises ``UserError`` if more than ``max_bad`` of a set cannot be aligned.
     """
     torch.set_num_threads(1)  # work is spread over processes
+    if is_ctc(config.model):
+        label_by_ctc(config)
+        return
     scorer = load_scorer(config.model)
     HmmModel.load(config.model / "hmm.json").save(config.out / "hmm.json")
 

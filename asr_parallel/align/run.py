@@ -16,6 +16,7 @@ from asr_parallel.align.systems import label_mono, label_tri, train_mono, train_
 from asr_parallel.align.work import Work
 from asr_parallel.config import AlignConfig
 from asr_parallel.decode.graph import compile_graph
+from asr_parallel.lang.lexicon_probs import EVEN, LexiconProbs
 from asr_parallel.pool import parallel_map
 
 SYSTEMS: dict[str, tuple[Callable[[Work], Figures], Callable[[Work], Figures]]] = {
@@ -24,6 +25,7 @@ SYSTEMS: dict[str, tuple[Callable[[Work], Figures], Callable[[Work], Figures]]] 
     "lda_mllt": (train_lda_mllt, label_lda_mllt),
     "sat": (train_sat, label_sat),
 }  # how a system is trained, and how it labels the frames
+OF_LABELS = ("priors.npz", "lexicon_probs.txt")  # made with the labels of the training set
 
 
 def run(config: AlignConfig) -> None:
@@ -37,7 +39,7 @@ def run(config: AlignConfig) -> None:
     phases = Phases(config, config.out / "align_progress.json")
     for name in config.systems():
         train, label = SYSTEMS[name]
-        labels = [p for p in config.leaves(name) if p.name.startswith("ali_") or p.name == "priors.npz"]
+        labels = [p for p in config.leaves(name) if p.name.startswith("ali_") or p.name in OF_LABELS]
         models = [p for p in config.leaves(name) if p not in labels and p.parent.name == name]
         phases.run(name, models, partial(train, work))
         phases.run(f"{name}_ali", [*labels, config.out / name / "unaligned.tsv"], partial(label, work))
@@ -52,7 +54,8 @@ def _compile_graphs(work: Work) -> Figures:
 
     def compile_one(folder: Path) -> None:
         hmm = HmmModel.load(folder / "hmm.json")
-        compile_graph(c.lang, hmm, folder / "graph", c.transition_scale, c.self_loop_scale)
+        probs = LexiconProbs.read(folder / "lexicon_probs.txt") if c.lexicon_probs == "learnt" else EVEN
+        compile_graph(c.lang, hmm, folder / "graph", c.transition_scale, c.self_loop_scale, probs=probs)
 
     largest_first = [c.out / name for name in reversed(c.systems())]
     list(parallel_map(compile_one, largest_first, c.num_jobs()))

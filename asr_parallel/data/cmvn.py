@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 from asr_parallel.files import atomic
 from asr_parallel.log import UserError
 
+EVERYBODY = "*"  # the speaker of a normalisation that is the same for all
 MIN_FRAMES = 300  # a speaker heard for less (3 s) borrows the rest from the whole set
 MIN_STD = 0.01  # of the whole set's standard deviation
 
@@ -22,6 +24,18 @@ class Cmvn:
     speakers: list[str]
     mean: np.ndarray
     std: np.ndarray
+
+    @classmethod
+    def none(cls, dim: int) -> Cmvn:
+        """Leaves frames [T, ``dim``] as they are, whoever speaks."""
+        return cls([EVERYBODY], np.zeros((1, dim), np.float32), np.ones((1, dim), np.float32))
+
+    def rows(self, speakers: Sequence[str]) -> np.ndarray | None:
+        """Which row of ``mean`` and ``std`` each of ``speakers`` has, int32; None if one of them has none."""
+        if self.speakers == [EVERYBODY]:
+            return np.zeros(len(speakers), np.int32)
+        number = {speaker: row for row, speaker in enumerate(self.speakers)}
+        return None if set(speakers) - set(number) else np.array([number[s] for s in speakers], np.int32)
 
     def save(self, path: Path) -> None:
         """Write ``path`` (npz) atomically."""

@@ -123,12 +123,8 @@ class FeatureSet:
         index = Index.load(index_path(data_dir, set_name, kind))
         frames = open_frames(store_path(data_dir, set_name, kind))
         cmvn = Cmvn.load(cmvn_path(data_dir, set_name, kind))
-        number = {s: i for i, s in enumerate(cmvn.speakers)}
-        if (
-            index.offsets[-1] != len(frames)
-            or cmvn.mean.shape[1] != frames.shape[1]
-            or set(index.speakers) - set(number)
-        ):
+        speaker_of = cmvn.rows(index.speakers)
+        if index.offsets[-1] != len(frames) or cmvn.mean.shape[1] != frames.shape[1] or speaker_of is None:
             raise UserError(
                 f"frames, index and normalisation in {Path(data_dir) / set_name} are of different runs: "
                 "run `features` with --force"
@@ -140,7 +136,7 @@ class FeatureSet:
             offsets=index.offsets,
             frames=frames,
             speakers=cmvn.speakers,
-            speaker_of=np.array([number[s] for s in index.speakers], np.int32),
+            speaker_of=speaker_of,
             mean=cmvn.mean,
             std=cmvn.std,
             texts=index.texts,

@@ -11,12 +11,11 @@ from typing import Any
 import torch
 
 from asr_parallel import stages
-from asr_parallel.align.hmm import HmmModel
 from asr_parallel.config import DecodeConfig
 from asr_parallel.data.feature_set import FeatureSet
 from asr_parallel.decode.acoustic import Scorer, load_scorer
 from asr_parallel.decode.decoder import Decoder
-from asr_parallel.decode.graph_identity import tree_hash
+from asr_parallel.decode.graph_identity import tree_of
 from asr_parallel.decode.kaldi_text import write_hypotheses
 from asr_parallel.decode.lattice import Lattices
 from asr_parallel.decode.search import Beams
@@ -85,7 +84,7 @@ def check_tree(graph_dir: Path, model_dir: Path) -> None:
         return
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{graph_dir / 'graph.json'} is damaged: make the graph again (verb `align`)") from None
-    if known != tree_hash(HmmModel.load(model_dir / "hmm.json")):
+    if known != tree_of(model_dir / "hmm.json"):
         raise UserError(
             f"{graph_dir / 'HCLG.fst'} was made with another tree or other phones than {model_dir / 'hmm.json'}: "
             "give the --graph that was made with the model's tree"

@@ -22,7 +22,9 @@ from asr_parallel.decode.utterance_graph import TrainingGraphs, check_phones
 from asr_parallel.files import atomic, file_hash, write_json
 from asr_parallel.free_memory import available_memory, peak_memory
 from asr_parallel.lang.arrays import ARC, FstArrays
+from asr_parallel.lang.fst import disambiguated_fst
 from asr_parallel.lang.lexicon import Lexicon, read_symbols, write_symbols
+from asr_parallel.lang.lexicon_probs import EVEN, LexiconProbs
 from asr_parallel.log import UserError, logger
 
 __all__ = ["TrainingGraphs", "compile_graph"]
@@ -38,6 +40,7 @@ def compile_graph(
     transition_scale: float = 1.0,
     self_loop_scale: float = 0.1,
     max_memory: float | None = None,
+    probs: LexiconProbs = EVEN,
 ) -> None:
     """Write ``HCLG.fst`` (OpenFst ``const``), ``words.txt`` and ``graph.json`` (``tree_hash``, scales) to ``out_dir``.
 
@@ -55,24 +58,25 @@ def compile_graph(
     check_phones(lang_dir, symbols, hmm)
     words = read_symbols(lang_dir / "words.txt")
     scales = {"transition_scale": transition_scale, "self_loop_scale": self_loop_scale}
-    content = content_hash(lang_dir, hmm, scales)
+    content = content_hash(lang_dir, hmm, scales, probs)
     if is_made_of(out_dir, content):
         log.info("%s: made of the same lexicon, grammar and model before, kept", out_dir / "HCLG.fst")
         return
-    size = _expected(lang_dir, words, hmm.tree.context_width)
+    size = expected(lang_dir, words, hmm.tree.context_width)
     refuse_if_too_large(size, available_memory() if max_memory is None else max_memory)
     log.info("HCLG: about %s expected", size)
-    clg, contexts = context_grammar(lang_dir, symbols, hmm.tree.context_width)
+    lexicon = lexicon_of(lang_dir, symbols, words, probs)
+    clg, contexts = context_grammar(lang_dir, lexicon, symbols, hmm.tree.context_width)
     graph = add_self_loops(compose_hmms(clg, contexts, hmm, transition_scale), hmm, self_loop_scale)
     log.info(
         "HCLG: %d states, %d arcs; this process has had at most %.1f GiB",
         *(len(graph.finals), len(graph.arcs), peak_memory() / 2**30),
     )
     made = {"tree": tree_hash(hmm), **scales, "expected_arcs": size.arcs, "content": content}
-    _write(graph, words, out_dir, made)
+    write_graph(graph, words, out_dir, made)
 
 
-def _write(graph: FstArrays, words: list[str], out_dir: Path, made: dict[str, Any]) -> None:
+def write_graph(graph: FstArrays, words: list[str], out_dir: Path, made: dict[str, Any]) -> None:
     """Write the three files, ``graph.json`` last: without it a graph is not whole."""
     (out_dir / "graph.json").unlink(missing_ok=True)
     with atomic(out_dir / "HCLG.fst") as temporary:
@@ -82,7 +86,7 @@ def _write(graph: FstArrays, words: list[str], out_dir: Path, made: dict[str, An
     write_json(out_dir / "graph.json", made | figures)
 
 
-def _expected(lang_dir: Path, words: list[str], width: int) -> GraphSize:
+def expected(lang_dir: Path, words: list[str], width: int) -> GraphSize:
     grammar = FstArrays.from_fst(read_fst(lang_dir / "G.fst"))
     lexicon = Lexicon.read(lang_dir / "lexicon.txt")
     return expected_size(lexicon, {word: number for number, word in enumerate(words)}, grammar, width)
@@ -105,11 +109,19 @@ def determinize(fst: StdVectorFst, name: str) -> FstArrays:
     return FstArrays.from_fst(fst)
 
 
-def context_grammar(lang_dir: Path, symbols: list[str], width: int) -> tuple[StdVectorFst, list[list[int]]]:
+def lexicon_of(lang_dir: Path, phones: list[str], words: list[str], probs: LexiconProbs) -> StdVectorFst:
+    """L_disambig, as it stands there or made anew with probabilities."""
+    if probs == EVEN:
+        return read_fst(lang_dir / "L_disambig.fst")
+    return disambiguated_fst(Lexicon.read(lang_dir / "lexicon.txt"), phones, words, probs)
+
+
+def context_grammar(
+    lang_dir: Path, lexicon: StdVectorFst, symbols: list[str], width: int
+) -> tuple[StdVectorFst, list[list[int]]]:
     """C o min(det(L_disambig o G)) and what its input labels mean: (left, phone, right), or a number <= 0
     for a disambiguation symbol."""
-    lexicon, grammar = (read_fst(lang_dir / name) for name in ("L_disambig.fst", "G.fst"))
-    lg = kaldifst.compose(lexicon, grammar)
+    lg = kaldifst.compose(lexicon, read_fst(lang_dir / "G.fst"))
     if lg.num_states == 0:
         raise UserError(f"{lang_dir}: L and G have no path in common; make both again with one words.txt")
     lg = determinize(lg, "LG").minimized().to_fst()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from asr_parallel.align.ctc import is_ctc
 from asr_parallel.align.hmm import HmmModel
 from asr_parallel.config import HypothesesConfig, cuts_path
 from asr_parallel.data.feature_set import FeatureSet
@@ -56,6 +57,8 @@ def weights(config: HypothesesConfig, name: str) -> tuple[Point, str]:
 
 def _timer(config: HypothesesConfig) -> Callable[[str], Timing]:
     """Times of words by the model that decoded, for a set."""
+    if is_ctc(config.model):
+        raise UserError(f"{config.model} was trained by CTC, whose labels have no length: give --no_ctm")
     scorer = load_scorer(config.model)
     hmm = HmmModel.load(config.model / "hmm.json")
 

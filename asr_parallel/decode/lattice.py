@@ -16,6 +16,7 @@ import numpy as np
 
 from asr_parallel.decode.arcs import Arcs, compact, sort_states
 from asr_parallel.files import atomic
+from asr_parallel.lang.pieces import join
 from asr_parallel.log import UserError
 
 CELLS = 1 << 22  # states x points of the grid that are searched at once
@@ -60,7 +61,8 @@ class Lattices:
     ``flags[i]`` of ``utts[i]`` is ``ok``, ``retried`` (with another beam), ``partial`` (no path reached a
     final state: the best unfinished ones are kept), ``empty`` or ``failed`` (no hypothesis).  Utterance i
     owns states ``state_offsets[i:i + 2]`` and arcs ``arc_offsets[i:i + 2]`` of ``lattice``, whose
-    ``src`` and ``dst`` count from its own first state and whose ``word`` points into ``words``.
+    ``src`` and ``dst`` count from its own first state and whose ``word`` points into ``words``.  If these
+    are pieces of words, hypotheses are joined.
     """
 
     utts: list[str]
@@ -152,7 +154,7 @@ class Lattices:
         return np.concatenate([np.zeros(0), *parts])
 
     def _names(self, words: np.ndarray) -> list[str]:
-        return [self.words[w] for w in words[words > 0].tolist()]
+        return join([self.words[w] for w in words[words > 0].tolist()])
 
     def _chunks(self, points: int) -> Iterator[tuple[int, int]]:
         """Ranges of utterances that are searched together."""

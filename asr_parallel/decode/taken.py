@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from asr_parallel.decode.nbest import Hypothesis, n_best
 from asr_parallel.decode.word_times import Span
 from asr_parallel.files import write_text
 from asr_parallel.lang.lexicon import read_symbols
+from asr_parallel.lang.pieces import join, joined
 
 Point = tuple[float, float]  # LM weight and word insertion penalty
 Timing = Callable[[str, Sequence[str]], list[Span] | None]  # of an utterance and its words
@@ -26,7 +27,7 @@ Timing = Callable[[str, Sequence[str]], list[Span] | None]  # of an utterance an
 
 @dataclass(frozen=True)
 class Taken:
-    """What an utterance gave: ``words`` are those of ``chosen``, by MBR or of the best path.
+    """What an utterance gave: ``words`` are those of ``chosen``, by MBR or of the best path, joined if it has pieces.
 
     ``lattice`` is determinised, within a beam that was ``narrowed`` if it grew too large.  ``spans`` is None if no
     times were found, or none were asked for.
@@ -49,7 +50,8 @@ def take(config: HypothesesConfig, lattices: Lattices, row: int, point: Point, t
         return Taken(lattice, narrowed)
     mbr = minimum_bayes_risk(lattice, *point) if config.mbr else None
     chosen = mbr or confidences(lattice, nbest[0].words, *point)
-    words = [lattices.words[w] for w in chosen.words]
+    pairs = joined([lattices.words[w] for w in chosen.words], chosen.confidence)
+    words, chosen = [word for word, _ in pairs], replace(chosen, confidence=tuple(sure for _, sure in pairs))
     return Taken(lattice, narrowed, nbest, chosen, words, times(lattices.utts[row], words) if times else None)
 
 
@@ -79,9 +81,12 @@ def write_taken(
 def _nbest(pairs: Sequence[tuple[str, Taken]], names: Sequence[str]) -> list[str]:
     rows = ["utt\trank\tcost\tgraph\tacoustic\twords\n"]
     for utt, taken in pairs:
-        for rank, h in enumerate(taken.nbest, 1):
+        texts: dict[str, Hypothesis] = {}  # the best of those that are the same in other pieces
+        for h in taken.nbest:
+            texts.setdefault(" ".join(join([names[w] for w in h.words])), h)
+        for rank, (text, h) in enumerate(texts.items(), 1):
             costs = "\t".join(f"{c:.4f}" for c in (h.cost, h.graph, h.acoustic))
-            rows.append(f"{utt}\t{rank}\t{costs}\t{' '.join(names[w] for w in h.words)}\n")
+            rows.append(f"{utt}\t{rank}\t{costs}\t{text}\n")
     return rows
 
 

@@ -71,6 +71,8 @@ class _Parser:
     def lines(self) -> Iterator[str]:
         for line in self.file:
             self.number += 1
+            if not line.strip("\r\n").replace("\t", " ").isprintable():  # blanks for some tools and not for others
+                raise self.error(f"{line!a} has blanks other than spaces and tabs, or control characters; mend it")
             yield line.strip()
 
     def parse(self) -> tuple[list[str], list[_Section]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import kaldifst
@@ -10,11 +9,11 @@ import numpy as np
 from kaldifst import StdArc, StdVectorFst
 
 from asr_parallel.lang.arrays import ARC, FstArrays
-from asr_parallel.lang.lexicon import BACKOFF, BOS, EOS, SIL, Pron
+from asr_parallel.lang.lexicon import BACKOFF, BOS, EOS, SIL, Lexicon, Pron, disambiguate
+from asr_parallel.lang.lexicon_probs import EVEN, LexiconProbs
 from asr_parallel.lang.ngram import Ngram
+from asr_parallel.lang.pieces import ALONE, going_on
 from asr_parallel.log import UserError
-
-SIL_PROB = 0.5  # of silence at the start and after each word
 
 
 def lexicon_fst(
@@ -22,8 +21,13 @@ def lexicon_fst(
     phones: Mapping[str, int],
     words: Mapping[str, int],
     silence_disambig: str | None = None,
+    probs: LexiconProbs = EVEN,
 ) -> StdVectorFst:
     """L with optional silence at the start and after each word (the topology of Kaldi's ``make_lexicon_fst.pl``).
+
+    A state follows silence, another a word, so that a word may cost more after the one than after the other
+    (``make_lexicon_fst_silprob.pl``); where all probabilities are even, one state is both.  In a lexicon of pieces a
+    third state follows a piece inside a word: only pieces that go on with it leave from there, at no cost.
 
     Args:
         pairs: (word, pronunciation), the latter with disambiguation symbols for ``L_disambig``.
@@ -33,34 +37,59 @@ def lexicon_fst(
     Returns:
         Input labels phones, output labels words, sorted by output label.
     """
-    fst = StdVectorFst()
-    start, loop, silence = (fst.add_state() for _ in range(3))
+    fst, pairs = StdVectorFst(), list(pairs)
+    inner = going_on(word for word, _ in pairs)
+    start, spoken, silence = (fst.add_state() for _ in range(3))
+    quiet = spoken if probs == EVEN else fst.add_state()
+    inside = fst.add_state() if inner else None
     fst.start = start
-    fst.set_final(loop, 0.0)
-    no_sil, sil = -math.log(1 - SIL_PROB), -math.log(SIL_PROB)
-    fst.add_arc(start, StdArc(0, 0, no_sil, loop))
-    fst.add_arc(start, StdArc(0, 0, sil, silence))
+    end, begin = probs.of(EOS).costs, probs.of(BOS).costs
+    fst.set_final(spoken, end.after_word)
+    fst.set_final(quiet, end.after_silence)
+    fst.add_arc(start, StdArc(0, 0, begin.no_silence, spoken))
+    fst.add_arc(start, StdArc(0, 0, begin.silence, silence))
     if silence_disambig is None:
-        fst.add_arc(silence, StdArc(phones[SIL], 0, 0.0, loop))
+        fst.add_arc(silence, StdArc(phones[SIL], 0, 0.0, quiet))
     else:
         marked = fst.add_state()
         fst.add_arc(silence, StdArc(phones[SIL], 0, 0.0, marked))
-        fst.add_arc(marked, StdArc(phones[silence_disambig], 0, 0.0, loop))
-        fst.add_arc(loop, StdArc(phones[BACKOFF], words[BACKOFF], 0.0, loop))
+        fst.add_arc(marked, StdArc(phones[silence_disambig], 0, 0.0, quiet))
+        for state in {spoken, quiet, inside} - {None}:
+            fst.add_arc(state, StdArc(phones[BACKOFF], words[BACKOFF], 0.0, state))
     for word, pron in pairs:
-        _add_word(fst, [phones[p] for p in pron], words[word], loop, (no_sil, loop), (sil, silence))
+        costs = probs.of(word, tuple(phone for phone in pron if not phone.startswith("#"))).costs
+        after = quiet if pron[0] == SIL else spoken  # a word may itself be silence
+        starts = {spoken: costs.after_word, quiet: costs.after_silence}
+        ends = {after: costs.no_silence, silence: costs.silence}
+        if inside is not None and word not in ALONE:
+            starts, ends = {inside: 0.0} if word in inner else starts, ends | {inside: 0.0}
+        _add_word(fst, [phones[p] for p in pron], words[word], starts, ends)
     kaldifst.arcsort(fst, "olabel")
     return fst
 
 
-def _add_word(fst: StdVectorFst, pron: list[int], word: int, start: int, *ends: tuple[float, int]) -> None:
-    state, label = start, word
+def _add_word(
+    fst: StdVectorFst, pron: list[int], word: int, starts: Mapping[int, float], ends: Mapping[int, float]
+) -> None:
+    """A chain of phones between states of ``starts`` and of ``ends``, each with what the arc there costs."""
+    states, label = starts, word
     for phone in pron[:-1]:
         following = fst.add_state()
-        fst.add_arc(state, StdArc(phone, label, 0.0, following))
-        state, label = following, 0
-    for cost, end in ends:
-        fst.add_arc(state, StdArc(pron[-1], label, cost, end))
+        for state, cost in states.items():
+            fst.add_arc(state, StdArc(phone, label, cost, following))
+        states, label = {following: 0.0}, 0
+    for state, cost in states.items():
+        for end, more in ends.items():
+            fst.add_arc(state, StdArc(pron[-1], label, cost + more, end))
+
+
+def disambiguated_fst(
+    lexicon: Lexicon, phones: Sequence[str], words: Sequence[str], probs: LexiconProbs = EVEN
+) -> StdVectorFst:
+    """L_disambig of a lexicon; ``phones`` and ``words`` are its symbol tables."""
+    marked, highest = disambiguate(lexicon)
+    phone_id, word_id = ({symbol: number for number, symbol in enumerate(table)} for table in (phones, words))
+    return lexicon_fst(marked, phone_id, word_id, f"#{highest + 1}", probs)
 
 
 def pairs_of(prons: Mapping[str, Sequence[Pron]]) -> list[tuple[str, Pron]]:

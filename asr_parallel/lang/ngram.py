@@ -114,11 +114,14 @@ def perplexity(logp: np.ndarray) -> float:
     return float(np.exp(-np.nanmean(logp)))
 
 
-def kneser_ney(lines: Iterable[Sequence[str]], order: int) -> Ngram:
-    """Interpolated modified Kneser-Ney (Chen & Goodman 1998, 5.4), its unigrams mixed with a uniform distribution."""
+def kneser_ney(lines: Iterable[Sequence[str]], order: int, vocabulary: Iterable[str] = ()) -> Ngram:
+    """Interpolated modified Kneser-Ney (Chen & Goodman 1998, 5.4), its unigrams mixed with a uniform distribution.
+
+    The model knows the words of ``lines`` and of ``vocabulary``; those that were never seen have a share of the latter.
+    """
     lines = [list(line) for line in lines]
-    words = [BOS, EOS, *sorted({word for line in lines for word in line})]
-    counted = _counts(text_windows(lines, words, order), order)
+    words = [BOS, EOS, *sorted({word for line in lines for word in line} | set(vocabulary))]
+    counted = _counts(text_windows(lines, words, order), order, len(words))
     model = Ngram(words, [grams for grams, _ in counted], [], [np.zeros(len(grams)) for grams, _ in counted])
     lower_p = np.full(len(words), 1.0 / (len(words) - 1))  # of the shorter n-gram; <s> is never predicted
     for k, (grams, counts) in enumerate(counted):
@@ -139,9 +142,9 @@ def kneser_ney(lines: Iterable[Sequence[str]], order: int) -> Ngram:
     return model
 
 
-def _counts(windows: np.ndarray, order: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _counts(windows: np.ndarray, order: int, num_words: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Sorted n-grams and their counts, by order: raw at the highest order and after ``<s>``, else the
-    number of different words before them."""
+    number of different words before them; all words are 1-grams."""
     result: list[tuple[np.ndarray, np.ndarray]] = []
     for k in range(order, 0, -1):
         rows = windows[:, order - k :]
@@ -151,8 +154,10 @@ def _counts(windows: np.ndarray, order: int) -> list[tuple[np.ndarray, np.ndarra
             longer = result[-1][0][:, 1:]
             other, contexts = np.unique(longer, axis=0, return_counts=True)
             grams, counts = np.concatenate([grams, other]), np.concatenate([counts, contexts])
-        if k == 1:  # <s> has no count of its own, but its back-off weight needs a place
-            grams, counts = np.concatenate([[[0]], grams]), np.concatenate([[0], counts])
+        if k == 1:  # <s> has no count of its own, but its back-off weight needs a place; so have words never seen
+            unseen = np.setdiff1d(np.arange(num_words), grams[:, 0])
+            grams = np.concatenate([unseen[:, None], grams])
+            counts = np.concatenate([np.zeros(len(unseen), counts.dtype), counts])
         by_rows = np.lexsort(grams.T[::-1])
         grams, counts = grams[by_rows], counts[by_rows]
         result.append((grams.astype(np.int32), counts))

@@ -12,13 +12,13 @@ import numpy as np
 
 from asr_parallel.config import LangConfig, cuts_path
 from asr_parallel.data.manifests import read_jsonl
-from asr_parallel.data.text import normalise
 from asr_parallel.files import atomic, write_json, write_text
-from asr_parallel.lang import general, mix
 from asr_parallel.lang.arpa import read_arpa
-from asr_parallel.lang.dictionary import read_dictionary
-from asr_parallel.lang.fst import grammar_fst, lexicon_fst, pairs_of
+from asr_parallel.lang.dictionary import SPECIAL, read_dictionary
+from asr_parallel.lang.fst import disambiguated_fst, grammar_fst, lexicon_fst, pairs_of
 from asr_parallel.lang.g2p import Pronouncer
+from asr_parallel.lang.graphemes import spelt
+from asr_parallel.lang.language_model import Lines, Made, language_model, own_text, piece_model, pronounced
 from asr_parallel.lang.lexicon import (
     BOS,
     EOS,
@@ -28,39 +28,39 @@ from asr_parallel.lang.lexicon import (
     UNK,
     Lexicon,
     Pron,
+    check_symbol,
     disambiguate,
     phone_table,
     read_symbols,
     word_table,
     write_symbols,
 )
-from asr_parallel.lang.ngram import Ngram, kneser_ney, perplexity, write_arpa
+from asr_parallel.lang.ngram import Ngram, perplexity, write_arpa
+from asr_parallel.lang.pieces import MODEL, Pieces
 from asr_parallel.lang.vocabulary import check_vocabulary
 from asr_parallel.log import UserError, logger
 
 log = logger(__name__)
 TOP = 20  # unknown words that are shown
 
-Lines = list[list[str]]
-
 
 def run(config: LangConfig) -> None:
     """Leave the language directory ``config.out``; the texts of the test sets are only counted."""
+    check(config)
     texts = {name: read_texts(config.data, name) for name in (config.train, *config.dev, *config.test)}
+    said = sorted({word for line in texts[config.train] for word in line})
+    write_text(config.out / "vocabulary.txt", "".join(f"{word}\n" for word in said))
     prons = read_dictionary(config.lexicon) if config.lexicon else None
-    if config.lm:
-        model, weight, parts = read_arpa(config.lm), 0.0, dict[str, Any]()
+    if pieces := make_pieces(config, texts):
+        model, weight, parts = piece_model(config, texts, pieces)
+        texts = {name: [pieces.encode(line) for line in lines] for name, lines in texts.items()}
     else:
-        model, weight, parts = language_model(config, texts)
-    if prons:
-        model = pronounced(model, prons, config.lm or f"texts of {config.train}")
-    elif config.lm:
-        check_vocabulary(model.words, {UNK, *(w for line in texts[config.train] for w in line)}, config.lm)
+        model, weight, parts = word_model(config, texts, prons)
     words = [w for w in model.words if w not in (BOS, EOS, UNK, SILENCE_WORD)]
-    lexicon = Lexicon(prons) if prons else make_lexicon(words, texts[config.train], config.out)
-    write_lang(lexicon, config.out)
+    write_lang(Lexicon(prons) if prons else make_lexicon(config, words, texts[config.train]), config.out)
     write_grammar(model, config.out)
     report = {
+        "units": config.units,
         "words": len(model.words) - 2,
         "ngrams": model.sizes(),
         "weight_train": weight,
@@ -70,79 +70,68 @@ def run(config: LangConfig) -> None:
     write_json(config.out / "lang.json", report)
 
 
+def check(config: LangConfig) -> None:
+    """Raise UserError for options that contradict each other."""
+    if config.lm and config.text:
+        raise UserError("--text is for our own language model and --lm is another; give one of the two")
+    if config.lexicon and config.units != "phone":
+        raise UserError(f"--lexicon has pronunciations, --units {config.units} spells words; give one of the two")
+    if config.lm and config.units == "subword":
+        raise UserError("--units subword makes its own language model, of its pieces: leave out --lm")
+    if config.spelling == "whole" and config.units != "subword":
+        raise UserError(f"--spelling whole is for --units subword, not {config.units}: leave it out")
+    if config.grapheme_positions and config.units != "grapheme":
+        raise UserError(f"--grapheme_positions is for --units grapheme, not {config.units}: leave it out")
+
+
+def make_pieces(config: LangConfig, texts: Mapping[str, Lines]) -> Pieces | None:
+    """Pieces of the words of our texts, written to the language directory; None if words stay whole."""
+    (config.out / MODEL).unlink(missing_ok=True)  # of other options
+    if config.units != "subword":
+        return None
+    pieces = Pieces.train((word for line in own_text(config, texts) for word in line), config.pieces)
+    pieces.write(config.out)
+    return pieces
+
+
+def word_model(config: LangConfig, texts: Mapping[str, Lines], prons: Mapping[str, Sequence[Pron]] | None) -> Made:
+    """The user's model or ours, without words that the user's lexicon lacks."""
+    made = (read_arpa(config.lm), 0.0, dict[str, Any]()) if config.lm else language_model(config, texts)
+    if prons:
+        return pronounced(made[0], prons, config.lm or f"texts of {config.train}"), *made[1:]
+    if config.lm:
+        check_vocabulary(made[0].words, {UNK, *(w for line in texts[config.train] for w in line)}, config.lm)
+    return made
+
+
 def read_texts(data: Path, name: str) -> Lines:
     """Words of each utterance of a set."""
     path = cuts_path(data, name)
-    lines = []
+    lines, known = [], set[str]()
     for cut in read_jsonl(path):
         try:
             lines.append([word for s in cut["supervisions"] for word in (s.get("text") or "").split()])
         except (KeyError, TypeError, AttributeError):
             raise UserError(f"{path}: cut {cut.get('id')!r} has no supervisions; prepare the set again") from None
+        for word in sorted(set(lines[-1]) - known):
+            check_symbol(word, f"{path}: cut {cut.get('id')!r}")
+        known.update(lines[-1])
     if not any(lines):
         raise UserError(f"{path} has no words; a language model needs text")
     return lines
 
 
-def language_model(config: LangConfig, texts: dict[str, Lines]) -> tuple[Ngram, float, dict[str, Any]]:
-    """The model of the graph, the weight of the training texts in it, and the components' perplexities."""
-    own = kneser_ney([line for line in texts[config.train] if line], config.order)
-    if config.general == "none":
-        return own, 1.0, {}
-    english = general.read_trie(general.model_dir() / "en-us.lm.bin")
-    spelling = vocabulary(own, english, config.vocab_size)
-    own = mix.restrict(own, list(spelling), {}, config.order)
-    names = {theirs: ours for ours, theirs in spelling.items()}
-    english = mix.restrict(english, own.words, names, config.order)
-    dev = [line for name in config.dev for line in texts[name]]
-    p, q = (np.exp(np.nan_to_num(model.score(dev), nan=-np.inf)) for model in (own, english))
-    weight = mix.best_weight(*(x[(p > 0) | (q > 0)] for x in (p, q)))
-    mixed = mix.interpolate(own, english, weight)
-    log.info("language model: weight %.3f for the training texts, %s n-grams", weight, mixed.sizes())
-    parts = {
-        name: {
-            "perplexity_train_part": perplexity(own.score(lines)),
-            "perplexity_general_part": perplexity(english.score(lines)),
-            "perplexity_before_pruning": perplexity(mixed.score(lines)),
-        }
-        for name, lines in texts.items()
-    }
-    return mix.prune(mixed, config.prune), weight, parts
+def make_lexicon(config: LangConfig, words: Sequence[str], train: Lines) -> Lexicon:
+    """Lexicon of ``words`` in the units that ``config`` says."""
+    if config.units == "phone":
+        return phone_lexicon(words, train, config.out)
+    if config.spelling == "whole":
+        return Lexicon(dict(sorted({**{word: ((word,),) for word in words}, **SPECIAL}.items())))
+    return spelt(words, config.grapheme_positions)
 
 
-def pronounced(model: Ngram, prons: Mapping[str, Sequence[Pron]], source: Path | str) -> Ngram:
-    """The model without words that the user's lexicon lacks; raises UserError as ``check_vocabulary``."""
-    known = check_vocabulary(model.words, prons, source)
-    lost = sorted(set(model.words) - set(known))
-    if not lost:
-        return model
-    small = mix.restrict(model, known, {}, model.order)
-    log.warning(
-        "%s: %d words have no pronunciation and are left out with their %d n-grams: %s",
-        *(source, len(lost), sum(model.sizes()) - sum(small.sizes()), " ".join(lost[:TOP])),
-    )
-    return small
-
-
-def vocabulary(own: Ngram, english: Ngram, size: int) -> dict[str, str]:
-    """{word: the general model's spelling of it}: training words, then the likeliest general ones up to ``size``.
-
-    Words that our normalisation would never write are left out.  Letters are ``b.`` there and ``B`` here.
-    """
-    have = {word.upper() for word in english.words}
-    words = {word: word for word in own.words}
-    for i in np.argsort(-english.logp[0], kind="stable"):
-        theirs = english.words[i]
-        ours = theirs.upper()
-        if len(ours) == 2 and ours[1] == "." and ours[0] not in have:
-            ours = ours[0]
-        if ours in words or (len(words) < size + 2 and normalise(ours) == ours):
-            words[ours] = theirs
-    return words
-
-
-def make_lexicon(words: Sequence[str], train: Lines, out: Path) -> Lexicon:
-    """Lexicon of ``words``; those that no dictionary has are listed in ``oov_g2p.txt``."""
+def phone_lexicon(words: Sequence[str], train: Lines, out: Path) -> Lexicon:
+    """Lexicon of phones; words that no dictionary has are listed in ``oov_g2p.txt``."""
     pronounce = Pronouncer(set(words))
     prons: dict[str, tuple[Pron, ...]] = {SILENCE_WORD: ((SIL,),), UNK: ((SPN,),)}
     guessed = []
@@ -159,16 +148,14 @@ def make_lexicon(words: Sequence[str], train: Lines, out: Path) -> Lexicon:
 
 def write_lang(lexicon: Lexicon, out: Path) -> None:
     """Write lexicon.txt, phones.txt, words.txt, L.fst and L_disambig.fst."""
-    marked, highest = disambiguate(lexicon)
-    phones, words = phone_table(lexicon.phones, highest), word_table(lexicon.prons)
+    phones, words = phone_table(lexicon.phones, disambiguate(lexicon)[1]), word_table(lexicon.prons)
     lexicon.write(out / "lexicon.txt")
     Lexicon.read(out / "lexicon.txt")  # what it checks must hold for what we wrote
     write_symbols(out / "phones.txt", phones)
     write_symbols(out / "words.txt", words)
     phone_id, word_id = ({s: i for i, s in enumerate(table)} for table in (phones, words))
     plain = lexicon_fst(pairs_of(lexicon.prons), phone_id, word_id)
-    disambiguated = lexicon_fst(marked, phone_id, word_id, f"#{highest + 1}")
-    for name, fst in (("L.fst", plain), ("L_disambig.fst", disambiguated)):
+    for name, fst in (("L.fst", plain), ("L_disambig.fst", disambiguated_fst(lexicon, phones, words))):
         with atomic(out / name) as temporary:
             fst.write(str(temporary))
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asr_parallel.config import StrategyConfig
+from asr_parallel.criterion import Criterion, FrameCrossEntropy
 from asr_parallel.log import UserError
 from asr_parallel.parallel.choice import Choice
 from asr_parallel.parallel.clock import Cadence, Clock
@@ -64,6 +64,7 @@ class Strategy(ABC):
         self.config = config
         self.lr_scale = 1.0  # multiplies the schedule's rate
         self.seed = 0  # of what the strategy draws; the loop's, which sets it before `start`
+        self.criterion: Criterion = FrameCrossEntropy()  # set likewise
         self.label_smoothing = 0.0  # share of each label that goes to all pdfs alike; set likewise
 
     def check(self, workers: int) -> None:  # noqa: B027
@@ -78,8 +79,8 @@ class Strategy(ABC):
         """Take the common model; give the one that this worker trains (often the same)."""
 
     def loss(self, logits: Tensor, batch: Any) -> Tensor:
-        """Mean loss of a minibatch: ``logits`` [N, num_pdfs], ``batch.y`` int64 [N]."""
-        return F.cross_entropy(logits, batch.y, label_smoothing=self.label_smoothing)
+        """Mean loss of the frames of a minibatch, by the criterion: ``logits`` [N, num_pdfs]."""
+        return self.criterion.loss(logits, batch, self.label_smoothing)
 
     def gradient(self, flat: Tensor) -> None:  # noqa: B027
         """Told the gradient of each minibatch as one vector, before the update; may replace it."""

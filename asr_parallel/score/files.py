@@ -9,7 +9,8 @@ from asr_parallel.config import ScoreConfig
 from asr_parallel.files import write_text
 from asr_parallel.log import UserError
 from asr_parallel.score import report
-from asr_parallel.score.sources import refuse_idle, score_pair
+from asr_parallel.score.oov import load_vocabulary, oov_figures, oov_table
+from asr_parallel.score.sources import formats_of, refuse_idle, score_pair, wording_of
 from asr_parallel.score.summary import figures, finite, warn, write_details
 from asr_parallel.score.wer import SetScore, kaldi_line, kaldi_report
 
@@ -24,6 +25,11 @@ def score_files(config: ScoreConfig) -> None:
     warn(str(hyp), score)
     said = {"ref": str(ref), "hyp": str(hyp), "mode": config.mode or "strict", "costs": config.costs}
     summary = said | figures(score, config.seed)
+    if config.vocabulary:
+        known = load_vocabulary(config.vocabulary, wording_of(config, *formats_of(config, ref, hyp)))
+        summary |= oov_figures(score, known)
+        if config.out:
+            write_text(config.out / "oov.tsv", oov_table(score, known))
     if config.out:
         write_details(config.out, score, summary)
         write_text(config.out / "wer", kaldi_report(score.counts, len(score.missing)))
@@ -40,6 +46,9 @@ def in_words(score: SetScore, summary: dict[str, Any]) -> str:
     if summary["ci95"]:
         low, high = summary["ci95"]
         lines.append(f"95 % interval of the WER: {low:.2f} to {high:.2f} ({summary['ci95_unit']} were drawn)")
+    if summary.get("oov_words"):
+        right = f"{summary['oov_right']} of {summary['oov_words']} words that training never had are right"
+        lines.append(f"{right} ({summary['oov_recall']:.1f} %); {summary['oov_heard']} such words were heard.")
     if finite(score.counts.wer) is None:
         lines.append("There are no reference words, so that there is no rate.")
     groups = [report.per_spk(score)] if len(score.speakers()) > 1 else []

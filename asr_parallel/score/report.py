@@ -51,7 +51,7 @@ def per_utt(utts: Iterable[UttScore]) -> str:
 
 
 def _utt_lines(u: UttScore) -> str:
-    columns = [(ref or GAP, hyp or GAP, _operation((ref, hyp))) for ref, hyp in u.pairs]
+    columns = [(ref or GAP, hyp or GAP, operation((ref, hyp))) for ref, hyp in u.pairs]
     wide = [max(_width(cell) for cell in column) for column in columns]
     lines = []
     for row, name in enumerate(("ref ", "hyp ", "op  ")):
@@ -62,7 +62,8 @@ def _utt_lines(u: UttScore) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _operation(pair: Pair) -> str:
+def operation(pair: Pair) -> str:
+    """``C`` correct, ``S`` substituted, ``D`` deleted or ``I`` inserted."""
     ref, hyp = pair
     if ref is None:
         return "I"
@@ -83,18 +84,25 @@ def _centred(text: str, width: int) -> str:
     return " " * (free - free // 2) + text + " " * (free // 2)
 
 
+def confused(score: SetScore) -> dict[str, list[tuple[Pair, int]]]:
+    """Of each kind of error, ``sub``, ``del`` and ``ins``, the pairs and how often each came, most frequent first."""
+    pairs = Counter(pair for u in score.utts for pair in u.pairs if pair[0] != pair[1])
+    ranked = sorted(pairs.items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))
+    return {
+        "sub": [(pair, n) for pair, n in ranked if None not in pair],
+        "del": [(pair, n) for pair, n in ranked if pair[1] is None],
+        "ins": [(pair, n) for pair, n in ranked if pair[0] is None],
+    }
+
+
 def confusions(score: SetScore) -> str:
     """Substituted pairs, deleted and inserted words, most frequent first: ``COUNT REF HYP`` a line."""
-    pairs = Counter(pair for u in score.utts for pair in u.pairs if pair[0] != pair[1])
-    kinds = {
-        "substitutions (reference > hypothesis)": {f"{r} > {h}": n for (r, h), n in pairs.items() if r and h},
-        "deletions": {r: n for (r, h), n in pairs.items() if r and not h},
-        "insertions": {h: n for (r, h), n in pairs.items() if h and not r},
-    }
+    titles = {"sub": "substitutions (reference > hypothesis)", "del": "deletions", "ins": "insertions"}
     blocks = []
-    for title, counts in kinds.items():
-        lines = [f"{n:6d} {what}" for what, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
-        blocks.append("\n".join([f"# {title}: {sum(counts.values())} in {len(counts)} kinds", *lines]) + "\n")
+    for kind, found in confused(score).items():
+        lines = [f"{n:6d} {' > '.join(word for word in pair if word)}" for pair, n in found]
+        head = f"# {titles[kind]}: {sum(n for _, n in found)} in {len(found)} kinds"
+        blocks.append("\n".join([head, *lines]) + "\n")
     return "\n".join(blocks)
 
 

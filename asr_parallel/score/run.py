@@ -13,6 +13,7 @@ from asr_parallel.files import write_text
 from asr_parallel.log import UserError, logger
 from asr_parallel.score.align import COSTS
 from asr_parallel.score.files import score_files
+from asr_parallel.score.oov import load_vocabulary, oov_figures, oov_table
 from asr_parallel.score.references import load_cuts, references
 from asr_parallel.score.sources import refuse_idle, wording_of
 from asr_parallel.score.summary import figures, warn, write_details
@@ -120,6 +121,10 @@ def _report(
         _write_wer_files(where, {point: score.counts}, point, len(score.missing))
     warn(name, score)
     summary = summarise(score, name, dev, point, config.seed)
+    if config.vocabulary:
+        known = load_vocabulary(config.vocabulary, wording)
+        summary |= oov_figures(score, known)
+        write_text(where / "oov.tsv", oov_table(score, known))
     write_details(where, score, summary)
     if all(u.seconds for u in said.values()):
         lines = [stm_line(utt, u.spk, u.seconds, wording.text(u.text, "ref")) for utt, u in said.items()]
@@ -147,8 +152,16 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     """Summaries as a table of plain text, one line a set."""
     head = ("set", "tuned on", "lmwt", "wip", "utts", "words", "WER", "95 %", "sub", "del", "ins", "SER", "missing")
     lines = [head] + [_table_row(r) for r in rows]
-    wide = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join("  ".join(f(c, w) for f, c, w in zip([str.ljust] * 2 + [str.rjust] * 11, x, wide)) for x in lines)
+    if any("oov_words" in r for r in rows):
+        lines = [(*line, cell) for line, cell in zip(lines, ["OOV right", *map(_oov_cell, rows)])]
+    wide = [max(len(cell) for cell in column) for column in zip(*lines)]
+    sides = [str.ljust] * 2 + [str.rjust] * (len(wide) - 2)
+    return "\n".join("  ".join(f(c, w) for f, c, w in zip(sides, x, wide)) for x in lines)
+
+
+def _oov_cell(r: dict[str, Any]) -> str:
+    recall = "nan" if r["oov_recall"] is None else f"{r['oov_recall']:.1f} %"
+    return f"{r['oov_right']}/{r['oov_words']} {recall}"
 
 
 def _table_row(r: dict[str, Any]) -> tuple[str, ...]:

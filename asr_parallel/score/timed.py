@@ -60,9 +60,24 @@ def read_stm(path: Path) -> list[Segment]:
 
     ``<a,b>`` before the text are labels; a single ``<a>`` only if a ``;; LABEL`` line has it, else it is a word.
     """
+    found = []
+    for segment in stm_lines(path):
+        if isinstance(segment, UserError):
+            raise segment
+        found.append(segment)
+    return found
+
+
+def stm_lines(path: Path) -> Iterator[Segment | UserError]:
+    """Segments, or what is wrong with a line that is none; see ``read_stm``."""
     lines = list(numbered(path))
     labels = {found[1] for _, line in lines if (found := _LABEL.match(line))}
-    return [_segment(line, where, labels) for where, line in lines if not line.startswith(";;")]
+    for where, line in lines:
+        if not line.startswith(";;"):
+            try:
+                yield _segment(line, where, labels)
+            except UserError as error:
+                yield error
 
 
 def _segment(line: str, where: str, known: set[str]) -> Segment:

@@ -18,6 +18,7 @@ from asr_parallel.data.frames import Batch, FeatureSet, FrameSource
 from asr_parallel.data.shards import make_shards
 from asr_parallel.log import UserError
 from asr_parallel.parallel.comm import Comm
+from asr_parallel.train.ctc import UtteranceLabels
 from asr_parallel.train.worker import DevSet
 
 DEV_BATCH = 2048  # frames
@@ -46,12 +47,40 @@ class Corpus:
     identity: dict[str, Any]
 
 
+class FrameLabels:
+    """Frames with a label each, as ``align`` leaves them; ``counts`` [num_pdfs] are of the whole training set."""
+
+    def __init__(self, config: TrainConfig):
+        self.config, self.counts = config, load_counts(config.ali / "priors.npz")
+        self._labels: dict[str, Labels] = {}
+
+    def open(self, name: str, batch: int, utts: list[str] | None = None, prefetch: int = 0) -> FrameSource:
+        """The frames of set ``name``; all utterances that have features and labels, unless ``utts`` are given."""
+        c, features = self.config, FeatureSet.open(self.config.data, name, self.config.features)
+        labels = self._labels[name] = Labels.load(c.ali / f"ali_{name}.npz")
+        labels.counts(len(self.counts))  # raises if a label is beyond the network's outputs
+        chosen = features.utts if utts is None else utts
+        pin = c.device != "cpu" and torch.cuda.is_available()
+        return FrameSource(
+            *(features, labels, chosen, c.model.context, batch, c.seed), options=c.frames, prefetch=prefetch, pin=pin
+        )
+
+    def lengths(self, name: str) -> dict[str, int]:
+        """Labels of each utterance."""
+        return {utt: len(self._labels[name][utt]) for utt in self._labels[name].utts}
+
+    def checksum(self, name: str) -> int:
+        """Changes when the labels do."""
+        return zlib.crc32(np.ascontiguousarray(self._labels[name].pdfs).tobytes())
+
+
 def open_corpus(config: TrainConfig, comm: Comm) -> Corpus:
     """Open features and labels, deal the utterances to the workers, agree on the length of an epoch."""
-    whole, labels = _source(config, config.train, config.batch)
-    lengths = {utt: len(labels[utt]) for utt in whole.utts}
-    shard = make_shards(lengths, comm.size)[comm.rank]
-    frames, _ = _source(config, config.train, config.batch, shard, config.prefetch)
+    labels = UtteranceLabels(config) if config.criterion == "ctc" else FrameLabels(config)
+    whole = labels.open(config.train, config.batch)
+    every = labels.lengths(config.train)
+    shard = make_shards({utt: every[utt] for utt in whole.utts}, comm.size)[comm.rank]
+    frames = labels.open(config.train, config.batch, shard, config.prefetch)
     shards = torch.zeros(comm.size, dtype=torch.int64)
     shards[comm.rank] = frames.num_frames
     shards = comm.sum(shards)
@@ -61,31 +90,10 @@ def open_corpus(config: TrainConfig, comm: Comm) -> Corpus:
             f"rank {int(shards.argmin())} has {int(shards.min())} frames, fewer than a minibatch of {config.batch}: "
             "give fewer --workers or a smaller --batch"
         )
-    counts = load_counts(config.ali / "priors.npz")
-    sources = {name: _source(config, name, DEV_BATCH) for name in config.dev}
-    for each in (labels, *(labels for _, labels in sources.values())):
-        each.counts(len(counts))  # raises if a label is beyond the network's outputs
-    identity = {"utterances": len(whole.utts), "frames": whole.num_frames, "num_pdfs": len(counts)}
-    identity["labels"] = zlib.crc32(np.ascontiguousarray(labels.pdfs).tobytes())
-    dev = [DevSet(name, Chunks(source)) for name, (source, _) in sources.items()]
-    return Corpus(frames, shards.tolist(), minibatches, dev, counts, identity)
-
-
-def _source(
-    config: TrainConfig, name: str, batch: int, utts: list[str] | None = None, prefetch: int = 0
-) -> tuple[FrameSource, Labels]:
-    """The frames of set ``name``; all utterances that have features and labels, unless ``utts`` are given."""
-    features = FeatureSet.open(config.data, name, config.features)
-    labels = Labels.load(config.ali / f"ali_{name}.npz")
-    chosen = features.utts if utts is None else utts
-    pin = config.device != "cpu" and torch.cuda.is_available()
-    source = FrameSource(
-        *(features, labels, chosen, config.model.context, batch, config.seed),
-        options=config.frames,
-        prefetch=prefetch,
-        pin=pin,
-    )
-    return source, labels
+    dev = [DevSet(name, Chunks(labels.open(name, DEV_BATCH))) for name in config.dev]
+    identity = {"utterances": len(whole.utts), "frames": whole.num_frames, "num_pdfs": len(labels.counts)}
+    identity["labels"] = labels.checksum(config.train)
+    return Corpus(frames, shards.tolist(), minibatches, dev, labels.counts, identity)
 
 
 def load_counts(path: Path) -> np.ndarray:

@@ -18,7 +18,7 @@ from asr_parallel.parallel.wire import mean_of
 from asr_parallel.schedule.schedule import Verdict
 from asr_parallel.train import statistics
 from asr_parallel.train.checkpoint import Position
-from asr_parallel.train.validate import DevScores, correct, validate
+from asr_parallel.train.validate import DevScores, validate
 from asr_parallel.train.worker import Worker
 
 PARTS = 20  # of an epoch, for the curve
@@ -85,7 +85,7 @@ def run_epoch(worker: Worker, clock: Clock, keeper: Keeper, show: Callable[[Cloc
         lr = worker.schedule.rate(clock)
         if not strategy.idle(clock, comm):
             step(worker, batch, lr)
-        agreed = strategy.due(clock.tick(len(batch.y)))
+        agreed = strategy.due(clock.tick(worker.batch))  # what all workers count alike
         if agreed and (probed := exchange(worker, clock)):
             keeper.probe(worker, clock, probed)
         show(clock)
@@ -111,7 +111,7 @@ def step(worker: Worker, batch: Any, lr: float) -> None:
     logits = worker.logits(worker.model, batch.x)
     loss = worker.strategy.loss(logits, batch)
     worker.optimizer.step(loss, lr=lr * worker.strategy.lr_scale)
-    count(worker.tally, loss, logits, batch.y)
+    count(worker.tally, loss, worker.strategy.criterion.right(logits, batch), len(batch.y))
 
 
 def exchange(worker: Worker, clock: Clock) -> Probed | None:
@@ -140,11 +140,11 @@ def begin_anew(worker: Worker) -> None:
 
 
 @torch.no_grad()
-def count(tally: Tensor, loss: Tensor, logits: Tensor, y: Tensor) -> None:
+def count(tally: Tensor, loss: Tensor, right: Tensor, frames: int) -> None:
     """Add a minibatch to the sums of loss, right frames and frames."""
-    tally[0] += loss.detach().double() * len(y)
-    tally[1] += correct(logits, y)
-    tally[2] += len(y)
+    tally[0] += loss.detach().double() * frames
+    tally[1] += right
+    tally[2] += frames
 
 
 def settle(worker: Worker) -> None:

@@ -13,7 +13,9 @@ import torch
 from torch import nn
 
 from asr_parallel import log, stages
+from asr_parallel.align.ctc import MARKER, ctc_hmm, save_ctc
 from asr_parallel.config import TrainConfig
+from asr_parallel.criterion import Ctc
 from asr_parallel.ensemble import Ensemble
 from asr_parallel.files import atomic, write_json, write_text
 from asr_parallel.heap import keep_freed_memory
@@ -28,7 +30,7 @@ from asr_parallel.parallel.strategy import make_strategy
 from asr_parallel.parallel.surviving import SurvivingComm, goes_on
 from asr_parallel.pretrain.dbn import load_dbn
 from asr_parallel.schedule.schedule import make_schedule
-from asr_parallel.train import checkpoint
+from asr_parallel.train import checkpoint, ctc
 from asr_parallel.train.assemble import assemble, go_on
 from asr_parallel.train.checkpoint import Checkpoint, Position
 from asr_parallel.train.corpus import Corpus, open_corpus
@@ -41,7 +43,7 @@ from asr_parallel.train.settings import plain, script
 from asr_parallel.train.worker import Worker
 
 LOG = log.logger(__name__)
-MAY_CHANGE = ("workers", "threads", "device", "data", "ali", "out")  # when training goes on
+MAY_CHANGE = ("workers", "threads", "device", "data", "ali", "lang", "out")  # when training goes on
 RATES = ("optim.lr", "schedule.rates")  # these too, but it is written down
 
 
@@ -51,6 +53,8 @@ def run(config: TrainConfig) -> int:
     make_schedule(config.schedule, config.optim.lr, config.strategy.every, config.batch)  # raises early
     if not 0 <= config.label_smoothing < 1:
         raise log.UserError(f"--label_smoothing {config.label_smoothing:g}: give a share of 0 or more, below 1")
+    if config.criterion == "ctc":
+        ctc.check(config)
     if goes_on(config):
         surviving.check(config)
     code = start(config, work, "asr_parallel.train")
@@ -96,6 +100,8 @@ def _open(config: TrainConfig, place: Place, comm: Comm, device: torch.device, h
     _check_start(config, corpus)
     strategy = make_strategy(config.strategy)
     strategy.seed, strategy.label_smoothing = config.seed, config.label_smoothing
+    if config.criterion == "ctc":
+        strategy.criterion = Ctc()
     ensemble = strategy.exchanges == "outputs" and place.size > 1
     recorder = Recorder(config.out, comm.rank, config.dev, identity(config, corpus), ensemble)
     if isinstance(comm, SurvivingComm) and comm.plan.at.epoch:  # training is under way
@@ -133,6 +139,8 @@ def _check_start(config: TrainConfig, corpus: Corpus) -> None:
     grown_after(config.model, corpus.minibatches, config.batch)
     if config.model.batch_norm and config.batch < 2:
         raise log.UserError("--model.batch_norm needs a --batch of at least 2 frames")
+    if config.features == "image" and config.model.context:
+        raise log.UserError("--features image has one frame an utterance, without neighbours: give --model.context 0")
     if config.model.init == "dbn":
         load_dbn(config.model.dbn).check_inputs(config.features, corpus.frames)
     if config.model.init == "network":
@@ -186,13 +194,24 @@ def copy(source: Path, to: Path) -> None:
         shutil.copyfile(source, temporary)
 
 
+def _leave_hmm(config: TrainConfig, folder: Path) -> None:
+    """Write to ``folder`` what the outputs of the network mean."""
+    (folder / MARKER).unlink(missing_ok=True)  # of an earlier training
+    if config.criterion == "ctc":
+        save_ctc(ctc_hmm(config.lang), folder)
+        return
+    for name in ("hmm.json", MARKER):  # labels of frames may be those of CTC's best paths
+        if name == "hmm.json" or (config.ali / name).exists():
+            copy(config.ali / name, folder / name)
+
+
 def _tell(session: Session) -> None:
     """Write what is known before the first step, and say what will happen."""
     config, worker, corpus = session.config, session.worker, session.corpus
     write_json(config.out / "config.json", plain(config))
     write_text(config.out / "run.sh", script(config))
     (config.out / "run.sh").chmod(0o755)
-    copy(config.ali / "hmm.json", config.out / "hmm.json")
+    _leave_hmm(config, config.out)
     scale, lr = worker.strategy.lr_scale, config.optim.lr
     exchanges = worker.strategy.per_epoch(worker.minibatches, worker.batch)
     LOG.info(
@@ -214,7 +233,7 @@ def _save(config: TrainConfig, model: nn.Module, counts: np.ndarray) -> None:
     for rank, member in enumerate(model.members if isinstance(model, Ensemble) else []):
         folder = config.out / f"local_{rank}"
         save_model(folder / "final.pt", cast(Dnn, member), config.features, counts)
-        copy(config.ali / "hmm.json", folder / "hmm.json")
+        _leave_hmm(config, folder)
     save_model(config.out / "final.pt", model, config.features, counts)
 
 

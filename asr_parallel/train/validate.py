@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asr_parallel.ensemble import OutputMean
@@ -60,7 +59,7 @@ def single_sums(worker: Worker, model: nn.Module) -> Tensor:
     with evaluation(model):
         for row, blocks in zip(sums[0], shares(worker)):
             for batch in itertools.chain.from_iterable(blocks):
-                row += figures(worker.logits(model, batch.x), batch.y)
+                row += worker.strategy.criterion.figures(worker.logits(model, batch.x), batch)
     return sums
 
 
@@ -78,9 +77,9 @@ def ensemble_sums(worker: Worker, strategy: EnsembleTraining) -> Tensor:
                 for mean, batch in zip(means, block):
                     logits = worker.logits(model, batch.x)
                     mean.add(logits)
-                    sums[1 + rank, i] += figures(logits, batch.y)
+                    sums[1 + rank, i] += strategy.criterion.figures(logits, batch)
             for mean, batch in zip(means, block):
-                sums[0, i] += figures(mean.log_posteriors(), batch.y)
+                sums[0, i] += strategy.criterion.figures(mean.log_posteriors(), batch)
     return sums
 
 
@@ -94,11 +93,6 @@ def shares(worker: Worker) -> Iterator[Iterator[list[Any]]]:
             yield [worker.place(batch) for i, batch in enumerate(block) if i % size == rank]
 
     return (blocks(iter(dev.batches)) for dev in worker.dev)
-
-
-def figures(logits: Tensor, y: Tensor) -> Tensor:
-    """Sums over a batch: loss, right frames, frames."""
-    return torch.tensor([F.cross_entropy(logits, y, reduction="sum"), correct(logits, y), len(y)])
 
 
 @contextlib.contextmanager
@@ -116,8 +110,3 @@ def scores(sums: Tensor) -> Scores:
     """From sums of loss, right frames and frames."""
     loss, right, frames = sums[:3].tolist()
     return Scores(loss / frames, right / frames)
-
-
-def correct(logits: Tensor, y: Tensor) -> Tensor:
-    """Number of rows of ``logits`` whose largest value is at ``y``."""
-    return (logits.gather(1, y[:, None])[:, 0] >= logits.amax(1)).sum()

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gmm_world import corpus, write_features, write_lang
+from gmm_world import PRONS, corpus, monophones, write_features, write_lang
 
 from asr_parallel.align import run as align_run
 from asr_parallel.align.corpus import Corpus
 from asr_parallel.align.gmm import DiagGmm
 from asr_parallel.align.hmm import HmmModel
 from asr_parallel.align.labels import Labels
+from asr_parallel.align.lexicon_counts import learn
 from asr_parallel.config import AlignConfig, LdaMlltConfig, MonoConfig, SatConfig, TriConfig
 from asr_parallel.files import read_json
+from asr_parallel.lang.lexicon_probs import LexiconProbs
 from asr_parallel.log import UserError
 
 TIED = ("tri", "lda_mllt", "sat")
@@ -85,6 +87,21 @@ def test_finds_the_true_phones(world, system):
     labels = Labels.load(config.out / system / "ali_train.npz")
     assert len(labels) == 36
     assert (tree.pdf_phone[labels.pdfs] == truth[:, 0]).mean() > 0.9
+
+
+@pytest.mark.parametrize("system", ["mono", *TIED])
+def test_learns_pronunciations_and_silences(world, system):
+    """As the true labels would tell them."""
+    config, truth = world
+    made, hmm = corpus(36)[0], monophones()
+    pdfs = np.array([hmm.tree.pdf(0, phone, 0, state) for phone, state in truth.tolist()], np.int32)
+    true = learn(hmm, Labels(made.utts, made.offsets, pdfs), dict(zip(made.utts, made.words)), PRONS)
+    learnt = LexiconProbs.read(config.out / system / "lexicon_probs.txt")
+    assert learnt.entries.keys() == true.entries.keys()
+    for key, entry in true.entries.items():
+        assert learnt.entries[key].count == entry.count or key[0] == "CAB"
+        assert learnt.entries[key].pron == pytest.approx(entry.pron, abs=0.15)
+        assert learnt.entries[key].silence_after == pytest.approx(entry.silence_after, abs=0.1)
 
 
 def test_likelihood_rises(world):

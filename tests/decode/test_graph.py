@@ -15,6 +15,7 @@ from asr_parallel.decode.graph_identity import tree_hash
 from asr_parallel.files import read_json
 from asr_parallel.lang.arrays import FstArrays
 from asr_parallel.lang.lexicon import Lexicon, disambiguate, phone_table, read_symbols, word_table, write_symbols
+from asr_parallel.lang.lexicon_probs import EVEN, OTHER, EntryProbs, LexiconProbs
 from asr_parallel.lang.run import write_lang
 from asr_parallel.log import UserError
 
@@ -91,22 +92,35 @@ def hmm_paths(hmm, phones, frames, scale, loop_scale):
     return paths
 
 
-def phone_sequences(words):
-    """All (phones, cost) of words with optional silence, each side of the option with probability 1/2."""
-    variants = [PRONS.get(w, PRONS["<unk>"]) for w in words]
-    for prons in itertools.product(*variants):
+def some_probs():
+    """Random ones of all pronunciations but those of BEE, which are OTHER's."""
+    rng = np.random.default_rng(5)
+    entries = [(w, p) for w, prons in PRONS.items() if w != "BEE" for p in prons]
+    keys = [*entries, ("<s>", ()), ("</s>", ()), (OTHER, ())]
+    return LexiconProbs({key: EntryProbs(*rng.uniform(0.1, 0.9, 2), *rng.uniform(0.3, 3, 2)) for key in keys})
+
+
+def phone_sequences(words, probs):
+    """All (phones, cost) of words with optional silence."""
+    names = [w if w in PRONS else "<unk>" for w in words]
+    for prons in itertools.product(*(PRONS[w] for w in names)):
         for silences in itertools.product((False, True), repeat=len(words) + 1):
-            phones = ["SIL"] if silences[0] else []
-            for pron, silence in zip(prons, silences[1:]):
+            begin, end = probs.of("<s>"), probs.of("</s>")
+            phones, p = [], begin.silence_after if silences[0] else 1 - begin.silence_after
+            phones += ["SIL"] if silences[0] else []
+            for name, pron, silence in zip(names, prons, silences[1:]):
+                entry = probs.of(name, pron)
+                p *= entry.pron * (entry.after_silence if phones[-1:] == ["SIL"] else entry.after_word)
+                p *= entry.silence_after if silence else 1 - entry.silence_after
                 phones += [*pron, *(["SIL"] if silence else [])]
-            yield phones, len(silences) * math.log(2)
+            yield phones, -math.log(p * end.pron * (end.after_silence if phones[-1:] == ["SIL"] else end.after_word))
 
 
-def brute_force(hmm, sentences, frames, scale, loop_scale):
+def brute_force(hmm, sentences, frames, scale, loop_scale, probs=EVEN):
     """{(pdf + 1 sequence, words): least cost} for {words: cost}."""
     table = defaultdict(lambda: math.inf)
     for words, sentence_cost in sentences.items():
-        for phones, cost in phone_sequences(words):
+        for phones, cost in phone_sequences(words, probs):
             ids = tuple(hmm.phones.index(p) for p in phones)
             for pdfs, more in hmm_paths(hmm, ids, frames, scale, loop_scale).items():
                 key = (pdfs, words)
@@ -156,16 +170,17 @@ def assert_same(got, expected, tolerance=2e-3):
         assert got[key] == pytest.approx(cost, abs=tolerance), key
 
 
+@pytest.mark.parametrize("probs", [EVEN, some_probs()], ids=["even", "learnt"])
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("words", [("A", "AB"), ("B",), ("!SIL",), (), ("A", "ZEBRA"), ("BEE", "B")])
-def test_utterance_graph_is_brute_force(lang_dir, width, words):
+def test_utterance_graph_is_brute_force(lang_dir, width, words, probs):
     hmm = make_hmm(width)
-    graphs = TrainingGraphs(lang_dir, hmm, transition_scale=0.7, self_loop_scale=0.3)
+    graphs = TrainingGraphs(lang_dir, hmm, transition_scale=0.7, self_loop_scale=0.3, probs=probs)
     fst = graphs.compile(words)
     symbols = word_table(PRONS)
     known = tuple(w if w in PRONS else "<unk>" for w in words)
     for frames in range(1, 8):
-        expected = brute_force(hmm, {known: 0.0}, frames, 0.7, 0.3)
+        expected = brute_force(hmm, {known: 0.0}, frames, 0.7, 0.3, probs)
         assert_same(language(fst, frames, symbols), expected, 1e-5)
 
 
@@ -213,16 +228,37 @@ def graph_dir(lang_dir, kaldilm_grammar):
     return lang_dir
 
 
+@pytest.mark.parametrize("probs", [EVEN, some_probs()], ids=["even", "learnt"])
 @pytest.mark.parametrize("width", [1, 3])
-def test_hclg_is_brute_force(graph_dir, width):
+def test_hclg_is_brute_force(graph_dir, width, probs):
     hmm = make_hmm(width)
-    compile_graph(graph_dir, hmm, graph_dir / "graph", transition_scale=0.7, self_loop_scale=0.3)
+    compile_graph(graph_dir, hmm, graph_dir / "graph", transition_scale=0.7, self_loop_scale=0.3, probs=probs)
     fst = kaldifst.StdConstFst.read(str(graph_dir / "graph" / "HCLG.fst"))
     symbols = read_symbols(graph_dir / "graph" / "words.txt")
     sentences = {s: sentence_cost(s) for n in range(4) for s in itertools.product(list(UNIGRAMS)[1:], repeat=n)}
     for frames in range(2, 6):
-        expected = brute_force(hmm, sentences, frames, 0.7, 0.3)
+        expected = brute_force(hmm, sentences, frames, 0.7, 0.3, probs)
         assert_same(language(fst, frames, symbols), expected)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_even_probabilities_that_are_written_out_make_the_same_graph(graph_dir, width):
+    hmm = make_hmm(width)
+    folders = graph_dir / "even", graph_dir / "spelt"
+    for folder, probs in zip(folders, (EVEN, LexiconProbs({(OTHER, ()): EntryProbs()}))):
+        compile_graph(graph_dir, hmm, folder, probs=probs)
+    even, spelt = (FstArrays.read(folder / "HCLG.fst") for folder in folders)
+    assert len(even.finals) == len(spelt.finals)
+    np.testing.assert_array_equal(even.arcs[["ilabel", "olabel", "next"]], spelt.arcs[["ilabel", "olabel", "next"]])
+    np.testing.assert_allclose(even.arcs["weight"], spelt.arcs["weight"], atol=1e-5)
+
+
+def test_a_graph_of_other_probabilities_is_made_anew(graph_dir):
+    hashes = []
+    for probs in (EVEN, some_probs(), some_probs(), EVEN):
+        compile_graph(graph_dir, make_hmm(1), graph_dir / "graph", probs=probs)
+        hashes.append(read_json(graph_dir / "graph" / "graph.json")["sha256"])
+    assert hashes[0] == hashes[3] != hashes[1] == hashes[2]
 
 
 def test_graph_names_its_tree(graph_dir):

@@ -54,6 +54,7 @@ def test_what_was_written_is_read(tmp_path, order):
 
 
 def test_by_hand(tmp_path):
+    """L14 (sphinxbase#14): a back-off weight that is not there is 0, in logarithms."""
     model = read(tmp_path, GOOD)
     number = model.words.index
     for gram, expected in (
@@ -132,6 +133,7 @@ def test_files_that_are_no_text(tmp_path):
     ],
 )
 def test_words_that_are_not_the_lexicons(tmp_path, words, lexicon, message):
+    """L10 (kaldi#632): the unknown word has one name."""
     with pytest.raises(UserError, match=message):
         check_vocabulary(["<s>", "</s>", *words], lexicon, tmp_path / "lm.arpa")
 

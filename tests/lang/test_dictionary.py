@@ -74,6 +74,7 @@ def test_numbers_may_be_phones_but_not_everywhere(tmp_path):
     ],
 )  # fmt: skip
 def test_phone_lists(tmp_path, lists, message):
+    """L11 (kaldi_tutorial#1): a phone is silence or it is not."""
     with pytest.raises(UserError, match=message):
         read(tmp_path, GOOD, **lists)
 
@@ -104,6 +105,7 @@ ngram 2=2
 
 
 def test_lang_from_the_users_files(corpus, tmp_path, monkeypatch, caplog):  # noqa: F811
+    """L3 (kaldi-for-russian#6): words of the LM that the lexicon lacks go with their n-grams, counted."""
     (tmp_path / "lexicon.txt").write_text(GOOD)
     (tmp_path / "lm.arpa").write_text(LM)
     monkeypatch.setattr(logging.getLogger("asr_parallel"), "propagate", True)

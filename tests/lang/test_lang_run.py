@@ -79,6 +79,47 @@ def test_same_bytes_again(corpus):
         assert a == b, path.name
 
 
+def test_more_text(corpus):
+    """Its words and n-grams are in the model as if they stood in the training set."""
+    more = corpus / "more.txt.gz"
+    with gzip.open(more, "wt") as file:
+        file.write("THE ZORGON SAT\n\nA ZORGON RAN\n")
+    run(config(corpus, text=[more]))
+    cuts = corpus / "train" / "cuts.jsonl.gz"
+    with gzip.open(cuts, "at") as file:
+        for text in ("THE ZORGON SAT", "A ZORGON RAN"):
+            file.write(json.dumps({"id": text, "supervisions": [{"id": text, "text": text}]}) + "\n")
+    run(config(corpus, "as_training"))
+    a, b = (gzip.decompress((corpus / out / "lm.arpa.gz").read_bytes()) for out in ("lang", "as_training"))
+    assert a == b
+    assert b"THE ZORGON SAT" in a
+
+
+def test_more_text_without_the_sentences_of_dev_and_test(corpus):
+    for name, line in (("dev", "A CAT SAT TO THE FLORBLE"), ("test", "THE DOG RAN TO A ZORGON")):
+        with gzip.open(corpus / name / "cuts.jsonl.gz", "at") as file:
+            file.write(json.dumps({"id": "more", "supervisions": [{"id": "more", "text": line}]}) + "\n")
+    some = "THE CAT RAN\nA CAT SAT TO THE DOG\n"  # the first is in dev, but short
+    (corpus / "some.txt").write_text(some)
+    (corpus / "all.txt").write_text(f"A CAT SAT TO THE FLORBLE\n{some}THE DOG RAN TO A ZORGON\n")
+    for name in ("some", "all"):
+        run(config(corpus, name, text=[corpus / f"{name}.txt"]))
+    a, b = (gzip.decompress((corpus / name / "lm.arpa.gz").read_bytes()) for name in ("some", "all"))
+    assert a == b
+    run(config(corpus, "none"))
+    assert gzip.decompress((corpus / "none" / "lm.arpa.gz").read_bytes()) != a
+
+
+def test_bad_text(corpus):
+    (corpus / "a.txt").write_bytes(b"\xff\xfe")
+    for path in (corpus / "a.txt", corpus / "none.txt", corpus / "b.txt.gz"):
+        (corpus / "b.txt.gz").write_bytes(b"not gzip")
+        with pytest.raises(UserError, match=path.name):
+            run(config(corpus, text=[path]))
+    with pytest.raises(UserError, match="one of the two"):
+        run(config(corpus, text=[corpus / "a.txt"], lm=corpus / "lm.arpa"))
+
+
 def test_no_words(corpus):
     with gzip.open(corpus / "train" / "cuts.jsonl.gz", "wt") as file:
         file.write(json.dumps({"id": "u", "supervisions": [{"text": ""}]}) + "\n")

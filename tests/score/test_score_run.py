@@ -212,3 +212,14 @@ def test_real_lattices(config, monkeypatch):
     )
     assert (dev["lmwt"], dev["wer"], dev["missing"]) == (12, 0.0, [])
     assert (test["lmwt"], test["wer"], test["missing"]) == (12, 50.0, ["u2"])
+
+
+def test_words_that_training_never_had(config, tmp_path, capsys):
+    (tmp_path / "known").write_text("A\nB\nC\nE\nF\nX\n")
+    run(replace(config, vocabulary=tmp_path / "known"))
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].endswith("OOV right")
+    assert rows[1].endswith("1/1 100.0 %")  # D of "A B C D"
+    summary = json.loads((config.model / "decode_test" / "score.json").read_text())
+    assert (summary["oov_words"], summary["oov_right"], summary["oov_heard"]) == (1, 1, 1)
+    assert (config.model / "decode_test" / "oov.tsv").read_text() == "word\tsaid\tright\nD\t1\t1\n"

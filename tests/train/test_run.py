@@ -14,6 +14,7 @@ from forked import together
 
 from asr_parallel.align.labels import Labels
 from asr_parallel.config import ModelConfig, OptimConfig, ScheduleConfig, StrategyConfig
+from asr_parallel.criterion import correct
 from asr_parallel.data.feature_set import FeatureSet
 from asr_parallel.log import UserError
 from asr_parallel.model import load_predictor
@@ -25,7 +26,6 @@ from asr_parallel.schedule.newbob import Newbob
 from asr_parallel.train import corpus, loop
 from asr_parallel.train.run import run, work
 from asr_parallel.train.settings import arguments, load_config, plain, script
-from asr_parallel.train.validate import correct
 
 TIMES = ("seconds", "frames_per_s")
 
