@@ -82,7 +82,7 @@ def text(found: dict[str, Any]) -> str:
     state = "finished" if found["finished"] else "not finished: `run.sh` goes on"
     params = f", {found['params']:,} parameters" if found["params"] else ""
     lines = [
-        f"{found['model']}: {found['strategy']}, {_workers(found)} ({state})",
+        f"{found['model']}: {found['strategy']}, {workers_words(found)} ({state})",
         f"  network   {found['network']}{params}; {found['optimizer']}, {found['schedule']}",
         f"  training  {found['epochs']} of {found['of_epochs']} epochs, {found['frames']:,} frames in "
         f"{duration(found['seconds'])}, {found['frames_per_s']:,} frames/s",
@@ -119,11 +119,12 @@ def _against_text(found: dict[str, Any]) -> list[str]:
     one = found["against"]
     return [
         f"speed-up {one['speed_up']:.2f}, efficiency {100 * one['efficiency']:.1f} %, against {one['model']}, "
-        f"{_workers(one)} that was measured at {one['frames_per_s']:,} frames/s"
+        f"{workers_words(one)} that was measured at {one['frames_per_s']:,} frames/s"
     ]
 
 
-def _workers(found: dict[str, Any]) -> str:
+def workers_words(found: dict[str, Any]) -> str:
+    """How many workers, with how many threads, meet how often."""
     threads = f" x {found['threads']} thread{'s' * (found['threads'] > 1)}" if found["threads"] else ""
     if found["workers"] == 1:
         return f"1 worker{threads}"

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from asr_parallel.files import atomic
 from asr_parallel.parallel.account import Account
 from asr_parallel.parallel.ledger import PROBED
+from asr_parallel.results import curves
 from asr_parallel.results.record import Experiment
 from asr_parallel.results.table import sets_tested
 
@@ -67,13 +67,11 @@ def training(experiments: Sequence[Experiment], path: Path) -> bool:
 
 
 def _curves(axes: Sequence[Sequence[Axes]], e: Experiment, label: str, colour: str, marker: str) -> None:
-    undone = [verdict.startswith("reject") for verdict in e.history["verdict"]]
+    undone = curves.undone(e)
     clock = list(itertools.accumulate(e.curve("seconds"), initial=0.0))
-    last = max(e.within("minibatch"), default=1.0)
-    epochs = [epoch - 1 + minibatch / last for epoch, minibatch in zip(e.within("epoch"), e.within("minibatch"))]
     seconds = [clock[int(epoch) - 1] + s for epoch, s in zip(e.within("epoch"), e.within("seconds"))]
-    for column, (x, parts) in enumerate(((e.curve("epoch"), epochs), (clock[1:], seconds))):
-        middle = [(a + b) / 2 for a, b in itertools.pairwise([0.0, *parts])]
+    for column, (x, parts) in enumerate(((e.curve("epoch"), curves.epochs_within(e)), (clock[1:], seconds))):
+        middle = curves.middles(parts)
         for row, (what, scale) in enumerate((("loss", 1), ("acc", 100))):
             dev, train = ([scale * v for v in values] for values in (e.curve(f"dev_{what}"), e.within(what)))
             axis = axes[row][column]
@@ -125,10 +123,9 @@ def probes(account: Account, path: Path) -> bool:
 
     Of the workers' models the mean, and a band from the best to the worst.
     """
-    seen = np.isfinite(account.columns.get("loss_average", np.zeros(0)))
-    if not seen.any():
+    of = curves.probed(account)
+    if not of:
         return False
-    of = _by_exchange(account, seen)
     with matplotlib.rc_context(matplotlib.rcParamsDefault):
         figure = Figure(figsize=(7, 6), layout="constrained")
         losses, spread = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -146,18 +143,6 @@ def probes(account: Account, path: Path) -> bool:
         losses.legend(frameon=False)
         _save(figure, path)
     return True
-
-
-def _by_exchange(account: Account, seen: np.ndarray) -> dict[str, np.ndarray]:
-    """Of each exchange with rows that are ``seen``: ``epochs`` gone by, means over workers, ``best`` and ``worst``."""
-    _, first, group = np.unique(account.exchange_of[seen], return_index=True, return_inverse=True)
-    rows = {name: account.columns[name][seen] for name in ("epoch", "minibatch", *PROBED)}
-    epochs = (rows["epoch"] - 1 + rows["minibatch"] / account.columns["minibatch"].max())[first]
-    best, worst = np.full(len(first), np.inf), np.full(len(first), -np.inf)
-    np.fmin.at(best, group, rows["loss_local"])  # a model that is not a number is neither
-    np.fmax.at(worst, group, rows["loss_local"])
-    means = {name: np.bincount(group, rows[name]) / np.bincount(group) for name in PROBED}
-    return means | {"epochs": epochs, "best": best, "worst": worst}
 
 
 def _quiet(axis: Axes) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from asr_parallel.config import ResultsConfig
 from asr_parallel.files import write_text
 from asr_parallel.log import logger
-from asr_parallel.results import plots, table
+from asr_parallel.results import accuracy, plots, table
 from asr_parallel.results.compare import claims, speedups
 from asr_parallel.results.record import Experiment, find, load
 
@@ -15,23 +16,21 @@ log = logger(__name__)
 
 
 def run(config: ResultsConfig) -> None:
-    """Write ``config.out`` and ``training.png`` and ``wer.png`` beside it; print the table of systems."""
+    """Write ``config.out``, and pictures beside it; print the table of systems."""
     experiments = find(config.exp)
+    drawn = [("training.png", "Training: loss and frame accuracy over epochs and seconds", plots.training)]
+    write, systems = accuracy.page, accuracy.systems
+    if config.measure == "wer":
+        drawn = [("wer.png", "WER of the systems with 95 % intervals", plots.wer), *drawn]
+        write, systems = page, table.systems
     folder = Path(config.out).parent
-    pictures = {
-        name: text
-        for name, text, draw in (
-            ("wer.png", "WER of the systems with 95 % intervals", plots.wer),
-            ("training.png", "Training: loss and frame accuracy over epochs and seconds", plots.training),
-        )
-        if draw(experiments, folder / name)
-    }
-    write_text(config.out, page(config, experiments, pictures))
-    print(table.systems(experiments), flush=True)
-    log.info("%s written", config.out)
+    pictures = {name: text for name, text, draw in drawn if draw(experiments, folder / name)}
+    write_text(config.out, write(config, experiments, pictures))
+    print(systems(experiments), flush=True)
+    log.info("%s written; `asr-parallel report %s` makes pages to read and hear", config.out, config.exp)
 
 
-def page(config: ResultsConfig, experiments: list[Experiment], pictures: dict[str, str]) -> str:
+def page(config: ResultsConfig, experiments: Sequence[Experiment], pictures: dict[str, str]) -> str:
     """The text of RESULTS.md; parts without figures are left out."""
     parts = [
         f"# Results: {config.title}",

@@ -29,6 +29,11 @@ def sets_tested(experiments: Sequence[Experiment]) -> list[str]:
 
 def systems(experiments: Sequence[Experiment]) -> str:
     """One row a system: WER with its interval on each test set, frame accuracy, time of training, speeds."""
+    return markdown(*system_cells(experiments), left=2)
+
+
+def system_cells(experiments: Sequence[Experiment]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of that table; the second cell of a row is the name of the directory."""
     sets = sets_tested(experiments)
     head = [
         "system",
@@ -51,7 +56,7 @@ def systems(experiments: Sequence[Experiment]) -> str:
         ]
         for e in experiments
     ]
-    return markdown(head, rows, left=2)
+    return head, rows
 
 
 def wer_cell(score: dict[str, Any] | None) -> str:

@@ -1,0 +1,1 @@
+"""Verb ``report``: an experiment as one HTML page that needs nothing else."""
