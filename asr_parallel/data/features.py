@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from asr_parallel.config import FeaturesConfig, cuts_path, found_sets
+from asr_parallel.data import kinds, perturb
 from asr_parallel.data.cmvn import Cmvn, CmvnStats
 from asr_parallel.data.feature_set import FeatureSet, Index, cmvn_path, index_path, store_path
 from asr_parallel.data.flat_frames import open_frames
-from asr_parallel.data.frontend import OPTIONS, SHIFT, BadAudio, Frontend, read_audio
-from asr_parallel.data.perturb import Row, check_factors, with_speeds
+from asr_parallel.data.frontend import SHIFT, BadAudio, read_audio
+from asr_parallel.data.perturb import Row
 from asr_parallel.data.transforms import deltas, splice
 from asr_parallel.files import atomic, write_text
 from asr_parallel.log import UserError, duration, logger
@@ -26,6 +27,7 @@ from asr_parallel.pool import parallel_map
 __all__ = ["FeatureSet", "deltas", "run", "splice"]
 
 log = logger(__name__)
+USUAL_RATE = 16000  # Hz: Lhotse wants one for features, even if nobody knows it
 
 
 def run(config: FeaturesConfig) -> None:
@@ -33,10 +35,10 @@ def run(config: FeaturesConfig) -> None:
 
     Sets that are whole already and were made from the same manifest with the same options are left alone.
     Utterances without usable audio are listed in ``SET/features_bad.tsv`` and left out.  Raises ``UserError``
-    if they are more than ``max_bad`` of a set.  Sets of ``speed_sets`` also get a copy of each utterance
-    at each ``speed``.
+    if they are more than ``max_bad`` of a set.  Sets of ``perturb_sets`` also get copies of each
+    utterance, and other volumes, as ``perturb`` has it.
     """
-    check_factors(config.speed)
+    perturb.check(config)
     sets = config.sets or found_sets(config.data)
     if not sets:
         raise UserError(f"no */cuts.jsonl.gz under {config.data}: run `prepare` first")
@@ -55,13 +57,9 @@ def _made_from(config: FeaturesConfig, name: str, kind: str) -> str:
     path = cuts_path(config.data, name)
     if not path.exists():
         raise UserError(f"{path} is not there: run `prepare` first, or choose other sets")
-    options = [kind, config.num_ceps if kind == "mfcc" else config.num_mel, *OPTIONS]
-    options += [f"speed {factor}" for factor in _speeds(config, name)]
+    options = kinds.options(kind, config.num_mel, config.num_ceps)
+    options += perturb.options(config) if name in config.perturb_sets else []
     return hashlib.sha256(path.read_bytes() + json.dumps(options).encode()).hexdigest()
-
-
-def _speeds(config: FeaturesConfig, name: str) -> list[float]:
-    return config.speed if name in config.speed_sets else []
 
 
 def _is_whole(data: Path, name: str, kind: str, made_from: str) -> bool:
@@ -77,9 +75,11 @@ def _is_whole(data: Path, name: str, kind: str, made_from: str) -> bool:
 def _run_set(config: FeaturesConfig, name: str, made_from: dict[str, str]) -> None:
     """Compute the kinds that ``made_from`` names of set ``name``."""
     start = time.monotonic()
-    rows = with_speeds(load_rows(cuts_path(config.data, name)), _speeds(config, name))
-    frontend = Frontend(rows[0]["recording"]["sampling_rate"], config.num_mel, config.num_ceps)
-    extract = _extractor(rows, frontend, list(made_from))
+    rows = load_rows(cuts_path(config.data, name))
+    if name in config.perturb_sets:
+        rows = perturb.perturbed(rows, config)
+    rate = rows[0]["recording"]["sampling_rate"]
+    extract = _extractor(rows, kinds.extractor(made_from, rate, config.num_mel, config.num_ceps), list(made_from))
     bad: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_one_thread())
@@ -127,7 +127,7 @@ def load_rows(path: Path) -> list[Row]:
 
 
 def _extractor(
-    rows: Sequence[Row], frontend: Frontend, kinds: Sequence[str]
+    rows: Sequence[Row], features_of: kinds.Extractor, wanted: Sequence[str]
 ) -> Callable[[int], dict[str, np.ndarray] | str]:
     """The function that workers run: features of the i-th cut, or why there are none."""
     from lhotse import MonoCut
@@ -135,10 +135,10 @@ def _extractor(
     def extract(i: int) -> dict[str, np.ndarray] | str:
         try:
             # from_dict takes apart what it is given; this is the fastest deep copy
-            feats = frontend(read_audio(MonoCut.from_dict(json.loads(json.dumps(rows[i])))))
+            feats = features_of(read_audio(MonoCut.from_dict(json.loads(json.dumps(rows[i])))))
         except BadAudio as e:
             return str(e)
-        return {kind: feats[kind] for kind in kinds}
+        return {kind: feats[kind] for kind in wanted}
 
     return extract
 
@@ -173,13 +173,13 @@ def _report_bad(config: FeaturesConfig, name: str, bad: dict[str, str], total: i
 class StoreOfSet:
     """Gathers one kind of a set: the frames while in the ``with`` block, the rest in ``finish``."""
 
-    def __init__(self, data: Path, name: str, kind: str):
+    def __init__(self, data: Path, name: str, kind: str, shift: float = SHIFT):
         from asr_parallel.data.store import FlatFramesWriter
 
-        self.place = (data, name, kind)
+        self.place, self.shift = (data, name, kind), shift
         self.writer = FlatFramesWriter(store_path(*self.place))
         self.rows: list[Row] = []
-        self.stats = CmvnStats()
+        self.stats = None if kind == "image" else CmvnStats()  # a picture is normalised by itself
 
     def __enter__(self) -> StoreOfSet:
         self.writer.__enter__()
@@ -189,27 +189,31 @@ class StoreOfSet:
         self.writer.__exit__(*error)
 
     def add(self, row: Row, feats: np.ndarray) -> None:
-        """Store ``feats`` [T, D] of a cut."""
+        """Store ``feats`` [T, D] of a cut; one that came with its features alone has no recording."""
+        recording = row.get("recording") or {"id": row["id"], "sampling_rate": USUAL_RATE}
+        picture = self.place[2] == "image"
         features = {  # what lhotse.Features.to_dict gives
-            "type": f"kaldi-{self.place[2]}",
+            "type": "log-mel-image" if picture else f"kaldi-{self.place[2]}",
             "num_frames": len(feats),
             "num_features": feats.shape[1],
-            "frame_shift": SHIFT,
-            "sampling_rate": row["recording"]["sampling_rate"],
+            "frame_shift": row["duration"] if picture else self.shift,
+            "sampling_rate": recording["sampling_rate"],
             "start": row["start"],
             "duration": row["duration"],
             "storage_type": self.writer.name,
             "storage_path": self.writer.storage_path,
             "storage_key": self.writer.write(row["id"], feats),
-            "recording_id": row["recording"]["id"],
+            "recording_id": recording["id"],
             "channels": row["channel"],
         }
         self.rows.append({**row, "features": features})
-        self.stats.add(_speaker(row), feats)
+        if self.stats:
+            self.stats.add(_speaker(row), feats)
 
     def finish(self, made_from: str, cmvn: Cmvn | None = None) -> None:
         """Write normalisation (each speaker's own by default), index and, last, the manifest: then all is there."""
-        (cmvn or self.stats.cmvn()).save(cmvn_path(*self.place))
+        own = self.stats.cmvn() if self.stats else Cmvn.none(self.rows[0]["features"]["num_features"])
+        (cmvn or own).save(cmvn_path(*self.place))
         lengths = [row["features"]["num_frames"] for row in self.rows]
         index = Index(
             utts=[row["id"] for row in self.rows],

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from asr_parallel.data.perturb import NOISE, load
+
 if TYPE_CHECKING:
     import torch
     from lhotse import MonoCut
@@ -53,8 +55,8 @@ def _read(cut: MonoCut) -> np.ndarray:
     if recording is None:
         raise BadAudio("no recording in the manifest")
     source = recording.sources[0]
-    if source.type != "file" or recording.transforms or len(recording.sources) > 1:
-        return cut.load_audio()[0].astype(np.float32)  # Lhotse knows what to do
+    if source.type != "file" or recording.transforms or len(recording.sources) > 1 or NOISE in (cut.custom or {}):
+        return load(cut).astype(np.float32)  # Lhotse knows what to do
     with soundfile.SoundFile(source.source) as f:
         if f.samplerate != rate:
             raise BadAudio(f"{source.source} has {f.samplerate} Hz, the manifest says {rate}")

@@ -1,11 +1,12 @@
 """Lhotse manifests from plain rows, and back.
 
-A corpus gives one ``Utt`` for each utterance, whose audio is a file of its own; ``write`` leaves
+A corpus gives one ``Utt`` for each utterance, whose audio is a file of its own or a part of one; ``write`` leaves
 ``recordings``, ``supervisions`` and ``cuts`` ``.jsonl.gz``.  Same rows, same bytes: the files hold no time.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
 import itertools
@@ -28,35 +29,49 @@ KINDS = ("recordings", "supervisions", "cuts")
 
 @dataclass(frozen=True)
 class Utt:
-    """One utterance: a mono audio file, who speaks, and the normalised text.  ``id`` begins with ``speaker``."""
+    """One utterance: where its audio is, who speaks, and the normalised text.  ``id`` begins with ``speaker``.
+
+    A file that holds several utterances or channels has a ``recording`` id of its own; ``start`` and ``length`` tell
+    which part of it is this one.
+    """
 
     id: str
     speaker: str
     text: str
     audio: str  # path, absolute or relative to where the stages run
     sampling_rate: int  # Hz
-    num_samples: int
+    num_samples: int  # of the whole file
+    recording: str = ""  # the utterance's own id by default
+    start: float = 0.0  # seconds
+    length: float | None = None  # seconds, to the end of the file by default
+    channel: int = 0
+    channels: int = 1  # of the file
+    language: str | None = "English"
 
     @property
     def duration(self) -> float:
         """Seconds."""
-        return self.num_samples / self.sampling_rate
+        return self.num_samples / self.sampling_rate - self.start if self.length is None else self.length
 
 
 def recording(utt: Utt) -> Recording:
-    source = AudioSource(type="file", channels=[0], source=str(utt.audio))
-    return Recording(utt.id, [source], utt.sampling_rate, utt.num_samples, utt.duration)
+    source = AudioSource(type="file", channels=list(range(utt.channels)), source=str(utt.audio))
+    seconds = utt.num_samples / utt.sampling_rate
+    return Recording(utt.recording or utt.id, [source], utt.sampling_rate, utt.num_samples, seconds)
 
 
 def supervision(utt: Utt) -> SupervisionSegment:
-    """The whole recording, one speaker; cut id = supervision id = recording id."""
+    """What is said, at its time in the recording."""
     return SupervisionSegment(
-        utt.id, utt.id, 0.0, utt.duration, channel=0, text=utt.text, language="English", speaker=utt.speaker
-    )
+        *(utt.id, utt.recording or utt.id, utt.start, utt.duration),
+        channel=utt.channel, text=utt.text, language=utt.language, speaker=utt.speaker,
+    )  # fmt: skip
 
 
 def cut(utt: Utt) -> MonoCut:
-    return MonoCut(utt.id, 0.0, utt.duration, 0, supervisions=[supervision(utt)], recording=recording(utt))
+    """The utterance alone; cut id = supervision id."""
+    said = dataclasses.replace(supervision(utt), start=0.0)
+    return MonoCut(utt.id, utt.start, utt.duration, utt.channel, supervisions=[said], recording=recording(utt))
 
 
 def write(directory: str | Path, utts: Iterable[Utt]) -> None:
@@ -71,8 +86,9 @@ def write(directory: str | Path, utts: Iterable[Utt]) -> None:
     for utt in utts:
         if not utt.id.startswith(utt.speaker):
             raise UserError(f"{directory}: utterance {utt.id} does not begin with its speaker {utt.speaker}")
-    for kind, make in zip(KINDS, (recording, supervision, cut)):
-        write_jsonl(Path(directory) / f"{kind}.jsonl.gz", (make(utt).to_dict() for utt in utts))
+    files = {utt.recording or utt.id: utt for utt in reversed(utts)}  # the first of each
+    for kind, make, rows in zip(KINDS, (recording, supervision, cut), ([files[r] for r in sorted(files)], utts, utts)):
+        write_jsonl(Path(directory) / f"{kind}.jsonl.gz", (make(utt).to_dict() for utt in rows))
 
 
 def write_jsonl(path: str | Path, rows: Iterable[dict[str, Any]]) -> None:

@@ -58,6 +58,19 @@ def normalise(text: str, replacements: Replacements = ()) -> str:
     return " ".join(w for w in map(_strip_quotes, text.split()) if w)
 
 
+def upper(text: str) -> str:
+    """Upper-case words of any language: punctuation goes, but apostrophes and hyphens inside of words stay."""
+    text = unicodedata.normalize("NFC", text.translate(_MARKS)).upper()
+    kept = (c if c in "'-" or unicodedata.category(c)[0] not in "PS" else " " for c in single_blanks(text))
+    return " ".join(w for word in "".join(kept).split() if (w := word.strip("'-")))
+
+
+def single_blanks(text: str) -> str:
+    """The words of ``text`` as they are; white space of any kind is one blank, marks that nobody sees are gone."""
+    kept = (c for c in text if unicodedata.category(c) != "Cf")  # byte-order marks, soft hyphens
+    return " ".join("".join(" " if unicodedata.category(c) == "Cc" else c for c in kept).split())
+
+
 def _strip_quotes(word: str) -> str:
     """Apostrophes stay inside a word (DON'T) and in front of a clipped one ('EM)."""
     bare = word.strip("'")

@@ -14,6 +14,7 @@ from typing import Any
 
 import soundfile
 from lhotse import MonoCut, Recording
+from lhotse.augmentation import Resample
 
 from asr_parallel.config import ValidateConfig, found_sets
 from asr_parallel.data.manifests import load_cuts, load_recordings, load_supervisions
@@ -99,12 +100,20 @@ def audio_problem(recording: Recording) -> str:
             info = soundfile.info(source.source)
         except soundfile.SoundFileError as error:
             return f"audio file {source.source} cannot be read: {error}"
-        if (info.samplerate, info.frames) != (recording.sampling_rate, recording.num_samples):
+        if not fits(recording, info.samplerate, info.frames):
             return (
                 f"audio file {source.source} has {info.frames} samples at {info.samplerate} Hz, "
                 f"the manifest says {recording.num_samples} at {recording.sampling_rate}"
             )
     return ""
+
+
+def fits(recording: Recording, rate: int, samples: int) -> bool:
+    """Whether a file with so many ``samples`` at ``rate`` Hz is what a manifest says; reading may resample it."""
+    resampled = [t.source_sampling_rate for t in recording.transforms or () if isinstance(t, Resample)]
+    if not resampled:
+        return (rate, samples) == (recording.sampling_rate, recording.num_samples)
+    return rate == resampled[0] and abs(samples / rate - recording.duration) <= 1 / recording.sampling_rate
 
 
 def check_set(data: Path, name: str, jobs: int = 1) -> SetReport:
@@ -127,8 +136,9 @@ def check_set(data: Path, name: str, jobs: int = 1) -> SetReport:
     if len(report.rates) > 1:
         report.problems.append(Problem(name, "", f"has several sampling rates: {dict(report.rates)}"))
     with_audio = [cut for cut in cuts if cut.has_recording]
-    found = parallel_map(audio_problem, [cut.recording for cut in with_audio], jobs, chunk=64)
-    report.problems += [Problem(name, cut.id, what) for cut, what in zip(with_audio, found) if what]
+    recordings = {cut.recording.id: cut.recording for cut in with_audio}
+    found = dict(zip(recordings, parallel_map(audio_problem, list(recordings.values()), jobs, chunk=64)))
+    report.problems += [Problem(name, c.id, what) for c in with_audio if (what := found[c.recording.id])]
     report.problems += _parts_problems(data, name, cuts)
     return report
 

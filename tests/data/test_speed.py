@@ -60,7 +60,7 @@ def test_only_chosen_sets_get_copies_and_results_are_kept(tmp_path):
     store = data / "train" / "feats_mfcc.frames"
     run(plain)
     first = store.stat().st_ino
-    run(FeaturesConfig(data=data, kinds=["mfcc"], jobs=1, speed=[0.9], speed_sets=["other"]))
+    run(FeaturesConfig(data=data, kinds=["mfcc"], jobs=1, speed=[0.9], perturb_sets=["other"]))
     assert store.stat().st_ino == first
     run(FeaturesConfig(data=data, kinds=["mfcc"], jobs=1, speed=[0.9]))
     one_job, second = store.read_bytes(), store.stat().st_ino
