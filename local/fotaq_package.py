@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from preparing import CorpusMissing
+
 from asr_parallel.files import atomic
 from asr_parallel.log import UserError, logger
 
@@ -26,7 +28,7 @@ WAYS_OUT = f"""Ways out:
   - or give --source PATH/queen.1c of the talkie edition that ScummVM's site offers as freeware"""
 
 
-class SourceMissing(UserError):
+class SourceMissing(CorpusMissing):
     """The package can't be had here."""
 
     def __init__(self, why: str, downloads: Path):

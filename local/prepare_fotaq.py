@@ -18,27 +18,25 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import io
-import os
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fotaq_package import SourceMissing, fetch, fingerprint, local_source, unpack
+import preparing
+from fotaq_package import fetch, fingerprint, local_source, unpack
 from fotaq_reader import Package, lines
+from preparing import Table
 
-from asr_parallel.config import cores, cuts_path
+from asr_parallel.config import cores
 from asr_parallel.files import atomic, read_json, write_json
-from asr_parallel.log import UserError, duration, logger, setup
+from asr_parallel.log import UserError, duration, logger
 from asr_parallel.pool import parallel_map
 
 if TYPE_CHECKING:
     from fotaq_sets import Spoken
 
-Table = dict[str, dict[str, float]]
 log = logger("asr_parallel.prepare_fotaq")
 
 SETS = ("train", "dev_joe", "dev_new", "test_joe", "test_new")
@@ -97,33 +95,19 @@ def summary(sets: dict[str, list[Spoken]], samples: dict[str, int], rate: int) -
     return table
 
 
-def show(table: Table, dropped: Mapping[str, Mapping[str, int]]) -> None:
-    print(f"{'set':<10}{'utts':>7}{'speakers':>10}{'minutes':>9}{'words':>8}  dropped")
-    for name, row in table.items():
-        why = ", ".join(f"{n} {reason}" for reason, n in dropped[name].items())
-        print(f"{name:<10}{row['utts']:>7}{row['speakers']:>10}{row['minutes']:>9.1f}{row['words']:>8}  {why}")
-
-
 def origin(source: Path | None, args: argparse.Namespace) -> dict[str, Any]:
     """All that the result depends on.  ``source`` None stands for whatever it was made from."""
-    code = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(CODE))).hexdigest()
     options = {n: getattr(args, n) for n in ("rate", "max_train_minutes", "max_test_minutes")}
-    return {**({"source": fingerprint(source)} if source else {}), **options, "code": code}
+    return {**({"source": fingerprint(source)} if source else {}), **options, "code": preparing.code_hash(CODE)}
 
 
-def stale(out: Path, now: Mapping[str, Any]) -> list[str]:
+def stale(out: Path, now: dict[str, Any]) -> list[str]:
     """Why the corpus has to be made (again); empty if it is fresh."""
-    try:
-        report = read_json(out / "prepare.json")
-        before, utts = report["made_from"], sum(row["utts"] for row in report["sets"].values())
-    except (OSError, ValueError, KeyError):
-        return ["not done yet"]
-    reasons = [
-        f"{k} {before.get(k)} -> {v}" if k != "code" else "new code" for k, v in now.items() if before.get(k) != v
-    ]
-    reasons += [f"missing {p}" for p in (cuts_path(out, name) for name in SETS) if not p.is_file()]
-    if len(list((out / "audio").glob("*.flac"))) < utts:
-        reasons.append("missing audio files")
+    reasons = preparing.stale(out, now)
+    if reasons != [preparing.NOT_DONE]:
+        utts = sum(row["utts"] for row in read_json(out / "prepare.json")["sets"].values())
+        if len(list((out / "audio").glob("*.flac"))) < utts:
+            reasons.append("missing audio files")
     return reasons
 
 
@@ -132,19 +116,14 @@ def prepare(args: argparse.Namespace) -> None:
     started = time.monotonic()
     source = local_source(args.source, args.downloads)
     reasons = stale(args.out, origin(source, args))
-    if os.environ.get("ASR_PARALLEL_PLAN"):
-        print(f"  {'prepare':10s} {'run: ' + '; '.join(reasons[:3]) if reasons else 'fresh'}")
+    if preparing.nothing_to_do(args.out, reasons):
         return
-    if not reasons:
-        print(f"prepare: fresh, nothing to do ({args.out})", file=sys.stderr)
-        return
-    print(f"prepare: {'; '.join(reasons[:5])}", file=sys.stderr)
     (args.out / "prepare.json").unlink(missing_ok=True)  # what follows may be killed half-way
     source = source or fetch(args.downloads)
     table, dropped, failed = make(Package(unpack(source, args.downloads)), fingerprint(source), args)
     report = {"sets": table, "dropped": dropped, "failed": failed, "made_from": origin(source, args)}
     write_json(args.out / "prepare.json", report)
-    show(table, dropped)
+    preparing.show(table, dropped)
     log.info("%s made from %s in %s", args.out, source, duration(time.monotonic() - started))
 
 
@@ -195,19 +174,8 @@ def options() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    setup()
-    try:
-        prepare(options().parse_args(argv))
-    except UserError as error:
-        print(f"prepare: {error}", file=sys.stderr)
-        return 3 if isinstance(error, SourceMissing) else 1
-    except OSError as error:  # disk full, no right to write
-        print(f"prepare: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("prepare: interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
-    return 0
+    args = options().parse_args(argv)
+    return preparing.exit_code(lambda: prepare(args))
 
 
 if __name__ == "__main__":

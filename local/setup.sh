@@ -28,7 +28,7 @@ if [ ! -x .venv/bin/pip ]; then
 fi
 
 echo "setup: installing into .venv (PyTorch comes with it: about 3 GB to download the first time)" >&2
-.venv/bin/python -m pip install --disable-pip-version-check --quiet --editable '.[dev,kaldi]'
+.venv/bin/python -m pip install --disable-pip-version-check --quiet --editable '.[dev]'
 echo "setup: compiling the decoder's inner loops (numba keeps them)" >&2
 OMP_NUM_THREADS=1 .venv/bin/python -c "import asr_parallel.decode.search, asr_parallel.lang.arrays, asr_parallel.score.align"
 touch .venv/.installed

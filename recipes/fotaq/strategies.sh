@@ -8,6 +8,7 @@ stage=5           # first stage
 stop_stage=8      # last stage
 jobs=2            # trainings of simulated workers at a time, one thread each
 workers="2 4 8 16" # numbers of workers
+strategies="gradient_average model_average block_momentum elastic_average ensemble ensemble_compression independent_subnets"
 data=data/fotaq   # corpus directory
 ali=exp/fotaq     # where tri/ is
 exp=exp/fotaq_strategies # experiments
@@ -16,7 +17,6 @@ exp=exp/fotaq_strategies # experiments
 . local/cmd.sh
 
 conf=recipes/fotaq/conf
-strategies="gradient_average model_average block_momentum elastic_average ensemble ensemble_compression independent_subnets"
 
 train() { # NAME WORKERS BACKEND OPTION...: the command, for xargs
   echo asr-parallel train --data "$data" --ali "$ali/tri" --out "$exp/$1" --config $conf/strategies.toml --workers "$2" \

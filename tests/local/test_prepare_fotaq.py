@@ -43,7 +43,7 @@ def source(tmp_path):
 @pytest.fixture(autouse=True)
 def logging_as_it_is(monkeypatch):
     """``setup`` would take the log away from pytest."""
-    monkeypatch.setattr(prepare, "setup", lambda: None)
+    monkeypatch.setattr(prepare.preparing, "setup", lambda: None)
 
 
 def run(source, out, *options):

@@ -9,10 +9,11 @@ from asr_parallel import cli
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.parametrize("recipe", ["fotaq", "mini_librispeech", "librispeech"])
 @pytest.mark.parametrize("quick", [False, True])
-def test_stack_and_network_agree(quick, monkeypatch):
+def test_stack_and_network_agree(recipe, quick, monkeypatch):
     monkeypatch.chdir(ROOT)
-    conf = "recipes/fotaq/conf"
+    conf = f"recipes/{recipe}/conf"
     stack, network = [f"{conf}/pretrain.toml"], [f"{conf}/dnn.toml", f"{conf}/dnn_dbn.toml"]
     if quick:
         stack, network = [*stack, f"{conf}/quick_pretrain.toml"], [*network, f"{conf}/quick_dnn.toml"]
