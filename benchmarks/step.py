@@ -27,6 +27,7 @@ from frames import CONTEXT, DIM, sparse_set
 from torch import Tensor, nn
 
 from asr_parallel.config import ModelConfig, OptimConfig
+from asr_parallel.criterion import correct
 from asr_parallel.data.frames import FrameSource
 from asr_parallel.heap import keep_freed_memory
 from asr_parallel.model import Dnn, make_model
@@ -66,7 +67,7 @@ def ours(frames: FrameSource, model: Dnn, optim: OptimConfig, bf16: bool = False
             logits = model(batch.x).float()
         loss = F.cross_entropy(logits, batch.y)
         optimizer.step(loss, lr=0.01)
-        count(tally, loss, logits, batch.y)
+        count(tally, loss, correct(logits, batch.y), len(batch.y))
 
     return step
 
