@@ -25,21 +25,28 @@ from asr_parallel import config as C
 from asr_parallel import log, stages
 
 VERBS: dict[str, tuple[type[C.VerbConfig], str]] = {
+    "prepare": (C.PrepareConfig, "asr_parallel.prepare.run"),
     "validate": (C.ValidateConfig, "asr_parallel.data.validate"),
     "features": (C.FeaturesConfig, "asr_parallel.data.features"),
     "lang": (C.LangConfig, "asr_parallel.lang.run"),
     "align": (C.AlignConfig, "asr_parallel.align.run"),
     "adapt": (C.AdaptConfig, "asr_parallel.align.adapt"),
     "realign": (C.RealignConfig, "asr_parallel.align.realign"),
+    "classes": (C.ClassesConfig, "asr_parallel.align.classes"),
     "pretrain": (C.PretrainConfig, "asr_parallel.pretrain.run"),
     "train": (C.TrainConfig, "asr_parallel.train.run"),
+    "graph": (C.GraphConfig, "asr_parallel.decode.make_graph"),
     "decode": (C.DecodeConfig, "asr_parallel.decode.decode"),
+    "classify": (C.ClassifyConfig, "asr_parallel.decode.classify"),
     "rescore": (C.RescoreConfig, "asr_parallel.decode.rescore"),
     "hypotheses": (C.HypothesesConfig, "asr_parallel.decode.hypotheses"),
+    "import-kaldi": (C.ImportKaldiConfig, "asr_parallel.kaldi.import_run"),
+    "export-kaldi": (C.ExportKaldiConfig, "asr_parallel.kaldi.export_run"),
     "import-lattices": (C.ImportLatticesConfig, "asr_parallel.decode.import_lattices"),
     "score": (C.ScoreConfig, "asr_parallel.score.run"),
     "compare": (C.CompareConfig, "asr_parallel.score.compare"),
     "results": (C.ResultsConfig, "asr_parallel.results.run"),
+    "report": (C.ReportConfig, "asr_parallel.results.report.run"),
     "info": (C.InfoConfig, "asr_parallel.results.info"),
     "project": (C.ProjectConfig, "asr_parallel.results.project"),
     "doctor": (C.DoctorConfig, "asr_parallel.doctor"),
@@ -55,6 +62,8 @@ def main(argv: list[str] | None = None) -> NoReturn:
     if arguments[0] == "--version":
         print(f"asr-parallel {metadata.version('asr_parallel')}")
         sys.exit(0)
+    if arguments[0] == "--root":
+        sys.exit(print_root())
     verb = arguments[0]
     if verb not in VERBS:
         near = difflib.get_close_matches(verb, VERBS, 1)
@@ -75,6 +84,16 @@ def main(argv: list[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         print(f"asr-parallel {verb}: interrupted; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
+
+
+def print_root() -> int:
+    """Where the recipes' shell functions are (``local/``), for recipes that were copied elsewhere."""
+    root = Path(__file__).parents[1]
+    if not (root / "local/stages.sh").exists():
+        print("asr-parallel: installed without its recipes; set ASR_PARALLEL_ROOT to a checkout", file=sys.stderr)
+        return 1
+    print(root)
+    return 0
 
 
 def usage() -> str:

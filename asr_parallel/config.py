@@ -7,14 +7,20 @@ module therefore imports nothing heavy.  A comment after a field becomes its ``-
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
-MadeKind = Literal["mfcc", "fbank", "mfcc_hires"]  # features that verb `features` makes
-FeatureKind = Literal["mfcc", "fbank", "mfcc_hires", "fmllr"]  # and those that `adapt` makes of mfcc
+from tyro.conf import arg
+
+from asr_parallel.files import files_under
+
+MadeKind = Literal["mfcc", "fbank", "mfcc_hires", "image"]  # features that verb `features` makes
+FeatureKind = Literal["mfcc", "fbank", "mfcc_hires", "image", "fmllr", "kaldi"]  # by `adapt` of mfcc; `import-kaldi`
 
 
 def cores() -> int:
@@ -39,6 +45,10 @@ class VerbConfig:
     def outputs(self) -> list[Path]:
         """Files that must exist for the result to be there."""
         return []
+
+    def state(self) -> dict[str, str]:
+        """What else the result depends on, told in few words that change with it."""
+        return {}
 
     def home(self) -> Path:
         """The folder that holds all outputs; log and stamp go there."""
@@ -84,6 +94,41 @@ class ValidateConfig(VerbConfig):
         return [cuts_path(self.data, s) for s in (self.sets or found_sets(self.data))]
 
 
+Form = Literal["auto", "kaldi", "lhotse", "librispeech", "stm", "common_voice", "table", "files"]
+
+
+@dataclass(frozen=True)
+class PrepareConfig(VerbConfig):
+    """Make the manifests of a corpus of your own: audio with transcripts in one of several forms."""
+
+    source: Annotated[Path, arg(name="from")] = Path("corpus")  # folder with audio and transcripts, or one table
+    out: Path = Path("data/corpus")  # leaves OUT/{train,dev,test}
+    form: Form = "auto"  # what the corpus looks like
+    rate: int = 0  # Hz; other audio is converted. 0 means the rate of most of the corpus
+    channel: int | None = None  # channel to use of files with several, from 0, where the corpus does not say it
+    text: Literal["english", "upper", "keep"] = "english"  # numbers spelt out, upper case without marks, as it is
+    speaker: Literal["given", "folder", "one", "utt"] = "given"  # who speaks: as told, the folder, always the same
+    dev: float = 0.05  # share of the seconds that is drawn for dev, if the corpus has no such set
+    test: float = 0.1  # share of the seconds that is drawn for test
+    seed: int = 0  # of the draw
+    max_seconds: float = 60.0  # longer utterances are left out; 0 means any length
+    max_bad: float = 0.02  # share of utterances of no use that is survived
+
+    def outputs(self) -> list[Path]:
+        shares = {"train": 1.0, "dev": self.dev, "test": self.test}
+        return [self.out / "prepare.json", *(cuts_path(self.out, name) for name, share in shares.items() if share > 0)]
+
+    def state(self) -> dict[str, str]:
+        """Names, sizes and times of all files of the corpus."""
+        return {"files": listing(p for p in files_under(self.source) if not p.is_relative_to(self.out))}
+
+
+def listing(files: Iterable[Path]) -> str:
+    """How many files, and in eight letters their names, sizes and times."""
+    lines = [f"{path} {s.st_size} {s.st_mtime_ns}\n" for path in files if path.is_file() for s in [path.stat()]]
+    return f"{len(lines)} ({hashlib.sha256(''.join(lines).encode()).hexdigest()[:8]})"
+
+
 def found_sets(data: Path) -> list[str]:
     """Names of the sets that have a cut manifest under ``data``, sorted."""
     return sorted(p.parent.name for p in Path(data).glob("*/cuts.jsonl.gz"))
@@ -95,12 +140,22 @@ class FeaturesConfig(VerbConfig):
 
     data: Path = Path("data/fotaq")  # corpus directory
     sets: list[str] = field(default_factory=list)  # sets; empty means all
-    kinds: list[MadeKind] = field(default_factory=lambda: ["mfcc", "fbank"])  # features to make
+    kinds: list[MadeKind] = field(default_factory=lambda: ["mfcc", "fbank"])  # image: a word as one frame
     num_mel: int = 40  # filters of `fbank`, and filters and coefficients of `mfcc_hires`
     num_ceps: int = 13  # coefficients of `mfcc`
-    speed: list[float] = field(default_factory=list)  # tempo and pitch of copies of `speed_sets`, such as 0.9 1.1
-    speed_sets: list[str] = field(default_factory=lambda: ["train"])  # sets that get copies
+    speed: list[float] = field(default_factory=list)  # copies at these speeds, such as 0.9 1.1
+    noise: Path | None = None  # copies with noises from this folder of audio files, such as MUSAN's noise/
+    snr: list[float] = field(default_factory=lambda: [5.0, 20.0])  # their signal-to-noise ratio, dB, from and to
+    reverb: Path | None = None  # copies in rooms: a folder of impulse responses, or the word `random`
+    volume: list[float] = field(default_factory=list)  # gains to draw for all of these, from and to, such as 0.125 2
+    perturb_sets: list[str] = field(default_factory=lambda: ["train"])  # sets that are perturbed so
+    seed: int = 0  # of all that is drawn
     max_bad: float = 0.02  # share of unreadable utterances that is survived
+
+    def state(self) -> dict[str, str]:
+        """Names, sizes and times of noises and impulse responses."""
+        folders = {"noise": self.noise, "reverb": self.reverb}
+        return {name: listing(files_under(folder)) for name, folder in folders.items() if folder}
 
     def inputs(self) -> list[Path]:
         return [cuts_path(self.data, s) for s in (self.sets or found_sets(self.data))]
@@ -119,15 +174,21 @@ class LangConfig(VerbConfig):
     train: str = "train"  # set whose texts train the language model
     dev: list[str] = field(default_factory=lambda: ["dev_joe", "dev_new"])  # sets that tune it
     test: list[str] = field(default_factory=lambda: ["test_joe", "test_new"])  # sets reported only
+    units: Literal["phone", "grapheme", "subword"] = "phone"  # words as they sound, as spelt, or in pieces, spelt
+    grapheme_positions: bool = False  # grapheme: letters differ at begin, end and inside of words
+    pieces: int = 1000  # subword: most pieces, which SentencePiece learns on the texts; the graph is over these
+    spelling: Literal["letters", "whole"] = "letters"  # subword: pieces are said as letters, or are units (for CTC)
     order: int = 3  # n-gram order
     general: Literal["none", "pocketsphinx"] = "pocketsphinx"  # general English to interpolate with
+    general_sentences: int = 100_000  # subword: sentences drawn from it, for their pieces
     vocab_size: int = 40000  # words in the graph: all training words, then the likeliest general ones
     prune: float = 1e-7  # entropy pruning threshold of the interpolated model
     lexicon: Path | None = None  # Kaldi's lexicon.txt to use instead of dictionaries and guesses
     lm: Path | None = None  # ARPA file to use instead of a model of the training texts
+    text: list[Path] = field(default_factory=list)  # more text like that of `train`: a sentence a line, plain or .gz
 
     def inputs(self) -> list[Path]:
-        own = [p for p in (self.lexicon, self.lm) if p is not None]
+        own = [p for p in (self.lexicon, self.lm, *self.text) if p is not None]
         return [cuts_path(self.data, s) for s in (self.train, *self.dev, *self.test)] + own
 
     def outputs(self) -> list[Path]:
@@ -139,7 +200,9 @@ class LangConfig(VerbConfig):
             "L.fst",
             "L_disambig.fst",
             "G.fst",
+            "vocabulary.txt",
             "lang.json",
+            *(["pieces.model"] if self.units == "subword" else []),
         )
         return [self.out / n for n in names]
 
@@ -207,6 +270,7 @@ class AlignConfig(LabelConfig):
     lda_mllt: LdaMlltConfig = field(default_factory=LdaMlltConfig)
     sat: SatConfig = field(default_factory=SatConfig)
     last: GmmSystem = "sat"  # system to end with; each is made with the labels of the one before
+    lexicon_probs: Literal["even", "learnt"] = "even"  # of pronunciations and silences in graphs: from the alignments?
     seed: int = 0
 
     def inputs(self) -> list[Path]:
@@ -226,7 +290,8 @@ class AlignConfig(LabelConfig):
     def leaves(self, system: str) -> list[Path]:
         """What a system leaves."""
         labels = [self.train] if system == "mono" else [self.train, *self.dev]
-        names = ["hmm.json", "gmm.npz", "graph/HCLG.fst", "priors.npz", *(f"ali_{s}.npz" for s in labels)]
+        names = ["hmm.json", "gmm.npz", "graph/HCLG.fst", "priors.npz", "lexicon_probs.txt"]
+        names += [f"ali_{s}.npz" for s in labels]
         if system == "sat":
             names += ["gmm_si.npz", f"fmllr_{self.train}.npz"]
         return [self.out / system / n for n in names]
@@ -245,7 +310,8 @@ class RealignConfig(LabelConfig):
 
     def outputs(self) -> list[Path]:
         labels = [f"ali_{s}.npz" for s in (self.train, *self.dev)]
-        return [self.out / n for n in ("hmm.json", "priors.npz", *labels)]
+        of_words = [] if (self.model / "ctc.json").exists() else ["lexicon_probs.txt"]
+        return [self.out / n for n in ("hmm.json", "priors.npz", *of_words, *labels)]
 
 
 @dataclass(frozen=True)
@@ -274,6 +340,24 @@ class AdaptConfig(VerbConfig):
 
     def home(self) -> Path:
         return self.model
+
+
+@dataclass(frozen=True)
+class ClassesConfig(VerbConfig):
+    """Label utterances of one frame (features `image`) with their classes, which are the texts of the training set."""
+
+    data: Path = Path("data/speech_commands")  # corpus directory
+    out: Path = Path("exp/speech_commands/classes")  # leaves labels and classes; the --ali of `train`
+    train: str = "train"  # training set; its texts are the classes
+    dev: list[str] = field(default_factory=lambda: ["dev"])  # sets that are labelled too
+    features: FeatureKind = "image"
+
+    def inputs(self) -> list[Path]:
+        return [cuts_path(self.data, s, self.features) for s in (self.train, *self.dev)]
+
+    def outputs(self) -> list[Path]:
+        labels = [f"ali_{s}.npz" for s in (self.train, *self.dev)]
+        return [self.out / n for n in ("hmm.json", "priors.npz", *labels)]
 
 
 @dataclass(frozen=True)
@@ -434,7 +518,9 @@ class TrainConfig(VerbConfig):
     """Train a DNN on frame labels with K workers."""
 
     data: Path = Path("data/fotaq")  # corpus directory
-    ali: Path = Path("exp/fotaq/tri")  # directory of frame labels, tree and priors
+    criterion: Literal["ce", "ctc"] = "ce"  # ce: the labels of frames in `ali`; ctc: of words alone, spelt by `lang`
+    ali: Path = Path("exp/fotaq/tri")  # ce: directory of frame labels, tree and priors
+    lang: Path = Path("data/fotaq/lang")  # ctc: language directory, whose lexicon gives the labels of words
     out: Path = Path("exp/fotaq/dnn")  # experiment directory
     train: str = "train"  # set to train on
     dev: list[str] = field(default_factory=lambda: ["dev_joe", "dev_new"])  # sets to validate on
@@ -462,16 +548,37 @@ class TrainConfig(VerbConfig):
 
     def inputs(self) -> list[Path]:
         sets = (self.train, *self.dev)
+        labels = [self.ali / n for n in (*(f"ali_{s}.npz" for s in sets), "hmm.json", "priors.npz")]
+        if self.criterion == "ctc":
+            pieces = [p] if (p := self.lang / "pieces.model").exists() else []
+            labels = [self.lang / n for n in ("lexicon.txt", "phones.txt")] + pieces
         return (
             [cuts_path(self.data, s, self.features) for s in sets]
-            + [self.ali / f"ali_{s}.npz" for s in sets]
-            + [self.ali / n for n in ("hmm.json", "priors.npz")]
+            + labels
             + ([Path(self.model.dbn) / "dbn.pt"] if self.model.init == "dbn" else [])
             + ([Path(self.model.network) / "final.pt"] if self.model.init == "network" else [])
         )
 
     def outputs(self) -> list[Path]:
         return [self.out / n for n in ("final.pt", "history.tsv", "ledger.tsv", "train.json", "hmm.json", "run.sh")]
+
+
+@dataclass(frozen=True)
+class GraphConfig(VerbConfig):
+    """Make the decoding graph of a model that is there: with another language model, or of a network trained by CTC."""
+
+    model: Path = Path("exp/fotaq/tri")  # directory of the model
+    lang: Path = Path("data/fotaq/lang")  # language directory, whose phones are the model's
+    out: Path = Path("exp/fotaq/graph")  # gets HCLG.fst and words.txt; give it to `decode` as its --graph
+    transition_scale: float = 1.0  # scale of transition log-probabilities, without self-loops
+    self_loop_scale: float = 0.1  # scale of self-loop log-probabilities
+
+    def inputs(self) -> list[Path]:
+        names = ("lexicon.txt", "words.txt", "phones.txt", "L_disambig.fst", "G.fst")
+        return [self.model / "hmm.json", *(self.lang / n for n in names)]
+
+    def outputs(self) -> list[Path]:
+        return [self.out / n for n in ("HCLG.fst", "words.txt", "graph.json")]
 
 
 @dataclass(frozen=True)
@@ -497,6 +604,24 @@ class DecodeConfig(VerbConfig):
 
 
 @dataclass(frozen=True)
+class ClassifyConfig(VerbConfig):
+    """Tell the class of each utterance of one frame, and how many are right: accuracy with intervals, confusions."""
+
+    model: Path = Path("exp/speech_commands/2layer_single_1")  # directory of a network that learnt labels of `classes`
+    data: Path = Path("data/speech_commands")  # corpus directory
+    sets: list[str] = field(default_factory=lambda: ["dev", "test"])
+    seed: int = 0  # of the bootstrap
+
+    def inputs(self) -> list[Path]:
+        cuts = [cuts_path(self.data, s, k) for s in self.sets for k in ("", features_of(self.model))]
+        return [self.model / "final.pt", self.model / "hmm.json", *cuts]
+
+    def outputs(self) -> list[Path]:
+        names = ("classes.tsv", "confusion.tsv", "score.json")
+        return [self.model / f"decode_{s}" / n for s in self.sets for n in names]
+
+
+@dataclass(frozen=True)
 class RescoreConfig(VerbConfig):
     """Put another language model into lattices, such as one that is too large for a graph."""
 
@@ -514,6 +639,79 @@ class RescoreConfig(VerbConfig):
 
     def outputs(self) -> list[Path]:
         return [self.out / f"decode_{s}" / n for s in self.sets for n in ("lattices.npz", "rescore.json")]
+
+
+@dataclass(frozen=True)
+class ImportKaldiConfig(VerbConfig):
+    """Take in data, features, alignments and graph of a Kaldi experiment, for `train`, `decode` and `score`."""
+
+    kaldi: Path = Path(".")  # where Kaldi's recipe ran: the directory of its data/ and exp/; paths begin there
+    sets: list[str] = field(default_factory=lambda: ["train", "dev", "test"])  # NAME is data/NAME; or NAME=PATH
+    train: str = "train"  # set whose labels are counted for the priors
+    ali: list[Path] = field(default_factory=list)  # directories of ali.*.gz and final.mdl, such as exp/tri3_ali
+    ali_ids: Literal["transitions", "pdfs"] = "transitions"  # what their archives hold
+    graph: Path | None = None  # directory of HCLG.fst and words.txt, such as exp/tri3/graph
+    lang: Path | None = None  # lang directory, such as data/lang_test
+    arpa: Path | None = None  # with `lang`: language model to keep beside it, for `rescore`
+    transform: Path | None = None  # nnet1's final.feature_transform: becomes a part of the normalisation
+    cmvn: str = "own"  # own: mean and variance by speaker; kaldi: cmvn.scp; none; or a file of global statistics
+    kind: FeatureKind = "kaldi"  # what the features are called; `train --features` wants it
+    data: Path = Path("data/kaldi")  # corpus directory to leave
+    out: Path = Path("exp/kaldi/gmm")  # leaves labels, priors and graph; give it to `train` as its --ali
+    allow_commands: bool = False  # run the commands in wav.scp and feats.scp, through a shell
+    max_bad: float = 0.02  # share of a set's utterances that may be left out
+
+    def folders(self) -> dict[str, Path]:
+        """The data directory of each set."""
+        given = dict(s.partition("=")[::2] for s in self.sets)
+        return {name: self.kaldi / (path or f"data/{name}") for name, path in given.items()}
+
+    def inputs(self) -> list[Path]:
+        files = [f for folder in self.folders().values() for f in sorted(folder.glob("*")) if f.is_file()]
+        files += [f for a in self.ali for f in [self.kaldi / a / "final.mdl", *sorted((self.kaldi / a).glob("ali.*"))]]
+        own = [p for p in (self.arpa, self.transform) if p]
+        if self.graph:
+            own += [self.graph / "HCLG.fst", self.graph / "words.txt"]
+        return files + [self.kaldi / p for p in own]
+
+    def outputs(self) -> list[Path]:
+        """Labels of other sets than `train` are there if their utterances are aligned."""
+        kinds = {s: self.kind if (f / "feats.scp").exists() else "" for s, f in self.folders().items()}
+        found = [cuts_path(self.data, name, kind) for name, kind in kinds.items()] + [self.data / "import.json"]
+        if self.ali:
+            found += [self.out / n for n in ("hmm.json", "priors.npz", f"ali_{self.train}.npz")]
+        return found + ([self.out / "graph" / "HCLG.fst"] if self.graph else [])
+
+    def home(self) -> Path:
+        return self.data
+
+
+@dataclass(frozen=True)
+class ExportKaldiConfig(VerbConfig):
+    """Give Kaldi our data, features, alignments, scores, networks and word times."""
+
+    data: Path = Path("data/fotaq")  # corpus directory
+    sets: list[str] = field(default_factory=lambda: ["test_joe", "test_new"])  # sets to give
+    kind: FeatureKind | Literal["none"] = "none"  # features to give with them, and their cmvn.scp
+    model: Path | None = None  # model whose scores, network and word times (decode_SET/ctm) are given
+    scores: Literal["none", "loglikes", "posteriors"] = "none"  # of the frames of each set, by `model`
+    nnet: list[Literal["nnet1", "nnet3"]] = field(default_factory=list)  # forms to write the network of `model` in
+    ali: Path | None = None  # directory of ali_SET.npz: labels to give as pdf alignments
+    out: Path = Path("exp/fotaq/to_kaldi")  # leaves data/SET, and what is asked for
+
+    def inputs(self) -> list[Path]:
+        files = [cuts_path(self.data, s, "" if self.kind == "none" else self.kind) for s in self.sets]
+        if self.model:
+            files += model_files(self.model)
+            ctms = (self.model / f"decode_{s}" / "ctm" for s in self.sets)
+            files += [ctm for ctm in ctms if ctm.exists()]
+        return files + ([self.ali / f"ali_{s}.npz" for s in self.sets] if self.ali else [])
+
+    def outputs(self) -> list[Path]:
+        return [self.out / "data" / s / "utt2spk" for s in self.sets] + [self.out / "export.json"]
+
+    def home(self) -> Path:
+        return self.out
 
 
 @dataclass(frozen=True)
@@ -584,6 +782,7 @@ class ScoreConfig(CompareWordsConfig):
     ref: Path | None = None  # references, instead of a model: Kaldi text, trn, stm, ctm or JSON lines
     hyp: Path | None = None  # hypotheses for `ref`
     out: Path | None = None  # with `ref`: where details go, per speaker, utterance and word
+    vocabulary: Path | None = None  # words that training had, a line each (LANG/vocabulary.txt): others are told apart
     model: Path = Path("exp/fotaq/tri")  # model directory with decode_SET inside
     data: Path = Path("data/fotaq")  # corpus directory, for the references
     pairs: list[str] = field(default_factory=lambda: ["dev_joe:test_joe", "dev_new:test_new"])  # DEV:TEST
@@ -597,7 +796,8 @@ class ScoreConfig(CompareWordsConfig):
     def inputs(self) -> list[Path]:
         sets = dict.fromkeys(s for pair in self.pairs for s in pair.split(":"))
         lattices = [self.model / f"decode_{s}" / "lattices.npz" for s in sets]
-        return [] if self.of_files else [*lattices, *(cuts_path(self.data, s) for s in sets), *self.filter]
+        lists = [*self.filter, *([self.vocabulary] if self.vocabulary else [])]
+        return [] if self.of_files else [*lattices, *(cuts_path(self.data, s) for s in sets), *lists]
 
     def outputs(self) -> list[Path]:
         """None of files: their rates are printed every time."""
@@ -623,6 +823,7 @@ class ResultsConfig(VerbConfig):
     out: Path = Path("recipes/fotaq/RESULTS.md")  # page to write; plots go beside it
     title: str = "fotaq"
     command: str = "make demo"  # the command that prints these figures
+    measure: Literal["wer", "accuracy"] = "wer"  # accuracy: of classes, as `classify` has left it
 
     def inputs(self) -> list[Path]:
         return sorted(self.exp.glob("*/decode_*/score.json")) + sorted(self.exp.glob("*/train.json"))
@@ -632,6 +833,17 @@ class ResultsConfig(VerbConfig):
 
     def home(self) -> Path:
         return self.exp  # the page may lie in the project's root
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig(VerbConfig):
+    """Write an experiment as one HTML page: curves, error rates, the worst utterances to hear, configuration."""
+
+    exp: Path  # experiment, or a folder of experiments: each gets its page, and the folder a table of them
+    data: Path | None = None  # corpus directory, for audio; by default the one that was scored
+    out: Path | None = None  # page to write; by default report.html in `exp`
+    worst: int = 10  # utterances shown of each set
+    audio_mb: float = 8.0  # audio that a page holds at most; 0 means none
 
 
 @dataclass(frozen=True)

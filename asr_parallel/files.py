@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +49,18 @@ def file_hash(path: Path) -> str:
     """SHA-256 of a file."""
     with open(path, "rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def files_under(source: Path, suffixes: Collection[str] = ("",)) -> list[Path]:
+    """``source`` itself, or all files under it, whose names end so, in order of their names; hidden ones apart."""
+    if source.is_file():
+        return [source] if source.name.casefold().endswith(tuple(suffixes)) else []
+    found, seen = list[Path](), set[str]()
+    for folder, inner, names in os.walk(source, followlinks=True):
+        real = os.path.realpath(folder)
+        inner[:] = [] if real in seen else [name for name in inner if not name.startswith(".")]  # links may go round
+        if real not in seen:
+            hits = (n for n in names if n.casefold().endswith(tuple(suffixes)) and not n.startswith("."))
+            found += [Path(folder, name) for name in hits]
+        seen.add(real)
+    return sorted(found)

@@ -34,7 +34,7 @@ def options(config: VerbConfig) -> dict[str, Any]:
 
     plain = json.loads(json.dumps(dataclasses.asdict(config), default=str))
     walk("", {k: v for k, v in plain.items() if k not in type(config).NOT_HASHED})
-    return flat
+    return flat | config.state()
 
 
 def fingerprint(path: Path) -> Fingerprint:

@@ -1,5 +1,7 @@
 """The command line: help, TOML files, overrides, unknown words."""
 
+from pathlib import Path
+
 import pytest
 
 from asr_parallel import cli
@@ -75,3 +77,11 @@ def test_user_error_has_no_traceback(tmp_path, capsys, monkeypatch):
     err = capsys.readouterr().err
     assert "asr-parallel score:" in err
     assert "Traceback" not in err
+
+
+def test_root_is_where_the_recipes_find_their_functions(capsys, monkeypatch, tmp_path):
+    assert exit_code("--root") == 0
+    assert (Path(capsys.readouterr().out.strip()) / "local/stages.sh").is_file()
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site-packages/asr_parallel/cli.py"))
+    assert exit_code("--root") == 1
+    assert "ASR_PARALLEL_ROOT" in capsys.readouterr().err

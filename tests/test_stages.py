@@ -145,3 +145,11 @@ def test_log_has_command_versions_and_duration(config):
     assert "torch" in log
     assert "commit" in log
     assert "# code 0" in log
+
+
+def test_what_a_configuration_tells_of_the_world_counts_as_an_option(config, monkeypatch):
+    monkeypatch.setattr(CopyConfig, "state", lambda self: {"files": "3 (abc)"})
+    cli.run("copy", config)
+    assert stages.stale("copy", config) == []
+    monkeypatch.setattr(CopyConfig, "state", lambda self: {"files": "4 (def)"})
+    assert stages.stale("copy", config) == ["option files: 3 (abc) -> 4 (def)"]
