@@ -1,6 +1,6 @@
 """``asr-parallel VERB [--config FILE.toml] [--option value] [--group.option value]``.
 
-Options come from the dataclass of the verb in ``config.py``; a TOML file gives defaults for this call,
+Options come from the dataclass of the verb in ``config/``; a TOML file gives defaults for this call,
 the command line has the last word.  A verb whose result is fresh does nothing and says so.
 """
 
