@@ -8,7 +8,7 @@ stage=0                  # first stage
 stop_stage=8             # last stage
 workers=2                # workers of the parallel experiment
 strategy=model_average   # how they work together
-labels=tri               # GMM whose frame labels networks learn: tri, lda_mllt or sat (adapted to each speaker)
+labels=sat               # GMM whose frame labels networks learn: tri, lda_mllt or sat (adapted to each speaker)
 features=fbank           # what networks see: fbank, mfcc_hires or fmllr (adapted to each speaker)
 realign=false            # a second round of training, on labels by the first parallel network
 init=random              # networks start at random, or from a DBN (dbn: stage 4 pretrains it, networks are sigmoid)
@@ -42,5 +42,7 @@ if run_stage 7; then stage_score; fi
 if run_stage 8; then
   out=$exp/RESULTS.md
   [ "$exp" != exp/fotaq ] || out=RESULTS.md
-  stage_results --out "$out"
+  command="make demo"
+  [ "$features$realign" = fbankfalse ] || command+="; recipes/fotaq/run.sh --features $features --realign $realign"
+  stage_results --out "$out" --command "$command"
 fi
