@@ -1,5 +1,6 @@
 # Stages 1 to 8, one function each, for recipes that differ in their corpus and in conf/ only. Sourced by run.sh, which says
 #   data exp conf pairs                directories of corpus, experiments and *.toml files; DEV:TEST sets
+#   base_conf                          directory whose *.toml files stand for those that conf lacks, if there is one
 #   workers strategy labels features realign init quick plan    as options
 # Options of a verb come from conf/NAME.toml, with --quick also from conf/quick_NAME.toml, where these files are there
 # (NAME: lang, align, pretrain, dnn, dnn_dbn, decode_mono, decode_tri, decode_dnn), and from the arguments of its function.
@@ -27,10 +28,14 @@ systems="$gmms ${net}_1 ${net}_$workers"
 [ "$plan" != true ] || export ASR_PARALLEL_PLAN=1
 
 configs_of() {  # NAME ...: puts --config FILE of those that are there into the array `configs`
-  local name quick_names=()
+  local name folder quick_names=()
   [[ $quick != true && $quick != 1 ]] || quick_names=("${@/#/quick_}")
   configs=()
-  for name in "$@" "${quick_names[@]}"; do [ ! -e "$conf/$name.toml" ] || configs+=(--config "$conf/$name.toml"); done
+  for name in "$@" "${quick_names[@]}"; do
+    for folder in "$conf" ${base_conf:+"$base_conf"}; do
+      if [ -e "$folder/$name.toml" ]; then configs+=(--config "$folder/$name.toml"); break; fi
+    done
+  done
 }
 
 stage_features() { $cpu_cmd asr-parallel features --data "$data" --kinds $kinds "$@"; }

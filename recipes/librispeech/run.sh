@@ -29,7 +29,7 @@ case $hours in
   960) parts+=" train-clean-100 train-clean-360 train-other-500" ;;
   *) echo "$0: --hours '$hours' is none of 100, 460 and 960" >&2; exit 2 ;;
 esac
-name=librispeech_$hours conf=recipes/librispeech/conf subset=() lang=()
+name=librispeech_$hours conf=recipes/librispeech/conf base_conf=recipes/fotaq/conf subset=() lang=()
 if [ "$quick" = true ] || [ "$quick" = 1 ]; then name+=_quick subset=(--max-train-minutes 60 --max-test-minutes 5); fi
 data=${data:-data/$name} exp=${exp:-exp/$name}
 . local/stages.sh

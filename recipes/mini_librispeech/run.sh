@@ -26,7 +26,7 @@ plan=false               # only say what would be done
 . local/cmd.sh
 
 name=mini_librispeech subset=() lang=() pairs=""
-conf=recipes/$name/conf
+conf=recipes/$name/conf base_conf=recipes/fotaq/conf
 if [ "$quick" = true ] || [ "$quick" = 1 ]; then name+=_quick subset=(--max-train-minutes 25 --max-test-minutes 3); fi
 data=${data:-data/$name} exp=${exp:-exp/$name}
 for part in $parts; do  # the speakers of dev are taken out of the training parts
