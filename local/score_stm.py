@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Scores a system as NIST does: words with their times in the calls (CTM) against the references of the calls (STM).
 
-    python local/score_stm.py --model exp/swbd/tri --sets eval2000_swb --filter recipes/swbd/conf/hub5.glm
+    python local/score_stm.py --model exp/swbd/sat --sets eval2000_swb \\
+      --filter recipes/swbd/conf/marks.glm recipes/swbd/conf/words.glm local/filters/english.glm
 
 takes MODEL/decode_SET/ctm, which `asr-parallel hypotheses` has left, and DATA/SET/ref.stm, and leaves beside the
 former hyp.ctm (times in the calls) and stm/ (all details of `asr-parallel score`).  Prints the rates, those of the

@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_suffix(".toml")
-COPIED = ("asr_parallel", "tests", "docs/examples", "pyproject.toml")
+COPIED = ("asr_parallel", "local", "recipes", "tests", "docs/examples", "pyproject.toml")
 LOADED = ("hypothesis", "pytest", "torch.distributed", "torch.utils.tensorboard")  # once, before there is any copy
 LIMIT_S = 300  # for the tests of one fault
 RUNNING: set[int] = set()  # children, each of whom leads a group of processes
