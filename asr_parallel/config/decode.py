@@ -11,17 +11,21 @@ from asr_parallel.config.verb import VerbConfig, cuts_path, features_of, model_f
 
 @dataclass(frozen=True)
 class GraphConfig(VerbConfig):
-    """Make the decoding graph of a model that is there: with another language model, or of a network trained by CTC."""
+    """Make the decoding graph of a model that is there: with another language model, other probabilities, or by CTC."""
 
     model: Path = Path("exp/fotaq/tri")  # directory of the model
     lang: Path = Path("data/fotaq/lang")  # language directory, whose phones are the model's
     out: Path = Path("exp/fotaq/graph")  # gets HCLG.fst and words.txt; give it to `decode` as its --graph
     transition_scale: float = 1.0  # scale of transition log-probabilities, without self-loops
     self_loop_scale: float = 0.1  # scale of self-loop log-probabilities
+    lexicon_probs: Path | None = (
+        None  # of pronunciations and silences: a system's lexicon_probs.txt. By default all even
+    )
 
     def inputs(self) -> list[Path]:
         names = ("lexicon.txt", "words.txt", "phones.txt", "L_disambig.fst", "G.fst")
-        return [self.model / "hmm.json", *(self.lang / n for n in names)]
+        own = [self.lexicon_probs] if self.lexicon_probs else []
+        return [self.model / "hmm.json", *(self.lang / n for n in names), *own]
 
     def outputs(self) -> list[Path]:
         return [self.out / n for n in ("HCLG.fst", "words.txt", "graph.json")]

@@ -1,6 +1,7 @@
 """The whole verb on speech drawn from known Gaussians."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from asr_parallel.align.gmm import DiagGmm
 from asr_parallel.align.hmm import HmmModel
 from asr_parallel.align.labels import Labels
 from asr_parallel.align.lexicon_counts import learn
-from asr_parallel.config import AlignConfig, LdaMlltConfig, MonoConfig, SatConfig, TriConfig
+from asr_parallel.config import AlignConfig, GraphConfig, LdaMlltConfig, MonoConfig, SatConfig, TriConfig
+from asr_parallel.decode.make_graph import run as make_graph
 from asr_parallel.files import read_json
 from asr_parallel.lang.lexicon_probs import LexiconProbs
 from asr_parallel.log import UserError
@@ -202,3 +204,18 @@ def test_big_corpora_are_mapped(monkeypatch, world):
     assert isinstance(big.feats, np.memmap)
     np.testing.assert_array_equal(big.feats, small.feats)
     assert {p.name for p in Path(config.out).iterdir()} == {*config.systems(), "align.json"}
+
+
+def test_graphs_with_what_alignments_tell_of_the_lexicon(world, tmp_path):
+    """``align --lexicon_probs learnt`` and ``graph --lexicon_probs`` make the same one, and another than without."""
+    config, _ = world
+    tri = config.out / "tri"
+    given = GraphConfig(model=tri, lang=config.lang, out=tmp_path / "graph", lexicon_probs=tri / "lexicon_probs.txt")
+    make_graph(given)
+    folder = tmp_path / "exp"
+    shutil.copytree(config.out, folder)
+    learnt = dataclasses.replace(config, out=folder, lexicon_probs="learnt")
+    align_run._compile_graphs(align_run.Work(learnt))
+    graphs = [place / "HCLG.fst" for place in (folder / "tri/graph", given.out, tri / "graph")]
+    of_align, of_graph, even = (path.read_bytes() for path in graphs)
+    assert of_align == of_graph != even
