@@ -1,6 +1,6 @@
 """The curve of decoding speed against word error rate over beams, as a table and as ``docs/beams.png``.
 
-    python benchmarks/beams.py --model exp/fotaq/dnn_1 --graph exp/fotaq/tri/graph
+    python benchmarks/beams.py --model exp/fotaq/dnn_2 --graph exp/fotaq/sat/graph
 
 Every pair of ``--beams`` and ``--max-active`` decodes the dev sets on one core; ``--reference`` stands for no pruning.
 Speed is audio over processor time, scores of the network included.  The word error rate is that of the best LM weight
@@ -80,13 +80,13 @@ def draw(points: list[Point], reference: Point, path: Path) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=Path("exp/fotaq/dnn_1"))
-    parser.add_argument("--graph", type=Path, default=Path("exp/fotaq/tri/graph"))
+    parser.add_argument("--model", type=Path, default=Path("exp/fotaq/dnn_2"))
+    parser.add_argument("--graph", type=Path, default=Path("exp/fotaq/sat/graph"))
     parser.add_argument("--data", type=Path, default=Path("data/fotaq"))
     parser.add_argument("--sets", nargs="+", default=["dev_joe", "dev_new"])
     parser.add_argument("--utts", type=int, default=100_000, help="at most so many utterances, evenly from the sets")
-    parser.add_argument("--beams", nargs="+", type=float, default=[8, 9, 10, 11])
-    parser.add_argument("--max-active", nargs="+", type=int, default=[2000, 3000, 5000, 8000])
+    parser.add_argument("--beams", nargs="+", type=float, default=[9, 10, 11, 12])
+    parser.add_argument("--max-active", nargs="+", type=int, default=[2000, 3000, 4000, 6000])
     parser.add_argument("--reference", nargs=2, type=float, default=[13, 10000], help="BEAM MAX_ACTIVE of no pruning")
     parser.add_argument("--lattice-beam", type=float, default=4.0)
     parser.add_argument("--acwt", type=float, default=0.1)

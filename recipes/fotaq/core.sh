@@ -43,7 +43,7 @@ fi
 
 for system in "${systems[@]}"; do
   if run_stage 6; then
-    $cpu_cmd asr-parallel decode --model "$exp/$system" --graph "$ali/tri/graph" --data "$data" --config $conf/decode_dnn.toml
+    $cpu_cmd asr-parallel decode --model "$exp/$system" --graph "$ali/tri/graph" --data "$data" --config $conf/decode_dnn.toml --max_active 3000
   fi
   if run_stage 7; then
     asr-parallel score --model "$exp/$system" --data "$data"

@@ -45,7 +45,7 @@ fi
 
 if run_stage 6; then
   for system in "${systems[@]}"; do
-    echo asr-parallel decode --model "$exp/$system" --graph "$ali/tri/graph" --data "$data" --config $conf/decode_dnn.toml --jobs 1
+    echo asr-parallel decode --model "$exp/$system" --graph "$ali/tri/graph" --data "$data" --config $conf/decode_dnn.toml --max_active 3000 --jobs 1
   done | xargs -P "$jobs" -L 1 env
 fi
 
