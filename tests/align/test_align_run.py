@@ -207,15 +207,15 @@ def test_big_corpora_are_mapped(monkeypatch, world):
 
 
 def test_graphs_with_what_alignments_tell_of_the_lexicon(world, tmp_path):
-    """``align --lexicon_probs learnt`` and ``graph --lexicon_probs`` make the same one, and another than without."""
+    """``graph --lexicon_probs`` makes the graph that ``align`` leaves, and without it that of ``even``."""
     config, _ = world
-    tri = config.out / "tri"
-    given = GraphConfig(model=tri, lang=config.lang, out=tmp_path / "graph", lexicon_probs=tri / "lexicon_probs.txt")
-    make_graph(given)
-    folder = tmp_path / "exp"
+    tri, folder = config.out / "tri", tmp_path / "exp"
     shutil.copytree(config.out, folder)
-    learnt = dataclasses.replace(config, out=folder, lexicon_probs="learnt")
-    align_run._compile_graphs(align_run.Work(learnt))
-    graphs = [place / "HCLG.fst" for place in (folder / "tri/graph", given.out, tri / "graph")]
-    of_align, of_graph, even = (path.read_bytes() for path in graphs)
-    assert of_align == of_graph != even
+    align_run._compile_graphs(align_run.Work(dataclasses.replace(config, out=folder, lexicon_probs="even")))
+    made = []
+    for table in (tri / "lexicon_probs.txt", None):
+        make_graph(GraphConfig(model=tri, lang=config.lang, out=tmp_path / "graph", lexicon_probs=table))
+        made.append((tmp_path / "graph/HCLG.fst").read_bytes())
+    learnt, even = ((place / "tri/graph/HCLG.fst").read_bytes() for place in (config.out, folder))
+    assert made == [learnt, even]
+    assert learnt != even
