@@ -2,6 +2,7 @@
 #   data exp conf pairs                directories of corpus, experiments and *.toml files; DEV:TEST sets
 #   base_conf                          directory whose *.toml files stand for those that conf lacks, if there is one
 #   workers strategy labels features realign init quick plan    as options
+#   steps                              false if GMMs before the one of the labels are not to be decoded
 # Options of a verb come from conf/NAME.toml, with --quick also from conf/quick_NAME.toml, where these files are there
 # (NAME: lang, align, pretrain, dnn, dnn_dbn, decode_mono, decode_tri, decode_dnn), and from the arguments of its function.
 # A stage that a corpus wants otherwise is written out in its run.sh.
@@ -23,6 +24,7 @@ case $features in
   fbank) kinds="mfcc fbank" ;; mfcc_hires) kinds="mfcc mfcc_hires" net+=_hires ;; fmllr) kinds=mfcc net+=_fmllr ;;
   *) _none_of features "fbank, mfcc_hires and fmllr" ;;
 esac
+[ "${steps:-true}" = true ] || gmms=$labels
 systems="$gmms ${net}_1 ${net}_$workers"
 [ "$realign" != true ] || systems+=" ${net}_realigned"
 [ "$plan" != true ] || export ASR_PARALLEL_PLAN=1

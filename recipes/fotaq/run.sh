@@ -9,6 +9,7 @@ stop_stage=8             # last stage
 workers=2                # workers of the parallel experiment
 strategy=model_average   # how they work together
 labels=sat               # GMM whose frame labels networks learn: tri, lda_mllt or sat (adapted to each speaker)
+steps=false              # also decode the GMMs on the way to that one, each against the one before
 features=fbank           # what networks see: fbank, mfcc_hires or fmllr (adapted to each speaker)
 realign=false            # a second round of training, on labels by the first parallel network
 init=random              # networks start at random, or from a DBN (dbn: stage 4 pretrains it, networks are sigmoid)
@@ -43,6 +44,7 @@ if run_stage 8; then
   out=$exp/RESULTS.md
   [ "$exp" != exp/fotaq ] || out=RESULTS.md
   command="make demo"
-  [ "$features$realign" = fbankfalse ] || command+="; recipes/fotaq/run.sh --features $features --realign $realign"
+  [ "$steps$features$realign" = falsefbankfalse ] ||
+    command+="; recipes/fotaq/run.sh --steps $steps --features $features --realign $realign"
   stage_results --out "$out" --command "$command"
 fi

@@ -9,7 +9,7 @@ NO_CORPUS = 3  # exit code of prepare_fotaq.py when the package can't be had
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The recipe after a run: to the end of alignment, then killed while training, then to its end."""
-    recipe = Recipe("fotaq", tmp_path_factory.mktemp("fotaq"), "--quick", "true", "--labels", "sat")
+    recipe = Recipe("fotaq", tmp_path_factory.mktemp("fotaq"), "--quick", "true", "--steps", "true")
     first = recipe.run("--stop-stage", "0", check=False)
     if first.returncode == NO_CORPUS:
         pytest.skip("the FOTAQ package can't be downloaded here and no copy was given")
