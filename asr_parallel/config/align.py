@@ -72,7 +72,7 @@ class AlignConfig(LabelConfig):
     lda_mllt: LdaMlltConfig = field(default_factory=LdaMlltConfig)
     sat: SatConfig = field(default_factory=SatConfig)
     last: GmmSystem = "sat"  # system to end with; each is made with the labels of the one before
-    lexicon_probs: Literal["even", "learnt"] = "learnt"  # of pronunciations and silences in graphs: from the alignments?
+    lexicon_probs: Literal["even", "learnt"] = "learnt"  # of pronunciations, silences in graphs: from alignments?
     seed: int = 0
 
     def inputs(self) -> list[Path]:

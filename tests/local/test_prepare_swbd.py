@@ -146,6 +146,20 @@ def test_rt03_has_numbers_for_sides_and_other_speech_beside_it(corpus):
     assert not (out / "rt03_swb").exists()
 
 
+def test_hub5_01_is_a_set_of_its_own_and_keeps_the_names_of_its_parts(corpus):
+    label = ';; LABEL "P3" "SWB2P3" "Switchboard-2 phase 3"\n'
+    line = "sw_45586 B sw_45586_B 0.50 0.80 <O,P3,F> hello\n"
+    (corpus / "LDC2002S13").mkdir()
+    (corpus / "LDC2002S13/hub5e01.stm").write_text(label + line)
+    build.write_call(corpus / "LDC2002S13/sw_45586.sph", [side(500, TEXTS, 1), side(900, TEXTS, 2)])
+    code, out = run(corpus)
+    assert code == 0
+    (cut,) = load_cuts(out, "hub5_01_swb")
+    assert (cut.channel, cut.supervisions[0].text) == (1, "HELLO")
+    assert (out / "hub5_01_swb/ref.stm").read_text() == label + line.replace("hello", "HELLO")
+    assert len(list(load_cuts(out, "eval2000_swb"))) == 5
+
+
 def utterances(callers):
     """Ten utterances of each side of calls 2001, 2002 ...; {side: caller}."""
     return [swbd_train.utterance(swbd_train.Call(f"sw0{2001 + i // 2}", "x", 8000, 80000), "AB"[i % 2], t, t + 1, "A")

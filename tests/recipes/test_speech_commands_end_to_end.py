@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -23,9 +24,11 @@ threads = 1
 [model]
 width = 128
 [optim]
-lr = 0.3
+lr = 0.1
 [schedule]
+name = "exponential"
 epochs = 15
+final_ratio = 0.05
 [strategy]
 every = "5 minibatches"
 """
@@ -68,22 +71,23 @@ def finished(clips, tmp_path_factory):
     return recipe
 
 
-def test_clips_are_words_of_the_excerpt(clips):
-    folders = {path.name: len(list(path.glob("*_nohash_*.wav"))) for path in clips.iterdir() if path.name[0] != "_"}
-    assert len(folders) == WORDS
-    assert {"the", "of", "and"} <= folders.keys()
-    assert 40 < min(folders.values()) <= max(folders.values()) == MOST
+def test_clips_are_words_of_the_corpus(clips):
+    listed = {line for path in clips.glob("*_list.txt") for line in path.read_text().splitlines()}
+    paths = {str(path.relative_to(clips)) for path in clips.glob("*/*_nohash_*.wav")}
+    train = Counter(path.partition("/")[0] for path in paths - listed)
+    assert len(train) == WORDS
+    assert {"the", "you", "i"} <= train.keys()
+    assert 40 < min(train.values()) <= max(train.values()) == MOST
+    assert listed <= paths
     lengths = [soundfile.info(path) for path in clips.glob("[a-z]*/*.wav")]
     assert {clip.samplerate for clip in lengths} == {16000}
     assert 0.1 < np.mean([clip.duration for clip in lengths]) < 0.5
 
 
 def test_accuracy_is_what_a_whole_chain_gives(finished):
-    """Of eight words, the most frequent one is a fifth; labels in another order give 15 to 25 %."""
+    """Right are 55 to 59 %; of clips from 0.3 s before the words 19 to 21 %; always the most frequent word: 24 %."""
     accuracy = {system: finished.score(system, "test")["accuracy"] for system in SYSTEMS}
-    assert accuracy["2layer_single_1"] > 50, accuracy
-    assert accuracy["2layer_model_average_2"] > 50, accuracy
-    assert accuracy["2layer_independent_subnets_2"] > 45, accuracy
+    assert min(accuracy.values()) > 45, accuracy
 
 
 def test_no_speaker_is_in_two_sets_and_every_clip_is_scored(finished):
