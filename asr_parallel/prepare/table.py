@@ -35,7 +35,7 @@ def claims_table(source: Path) -> bool:
 
 
 def claims_common_voice(source: Path) -> bool:
-    return (source / "clips").is_dir() and bool(_common_voice(source))
+    return any(_common_voice(home) for home in _releases(source))
 
 
 def read_table(source: Path) -> Iterator[Item | Fault]:
@@ -47,8 +47,20 @@ def read_table(source: Path) -> Iterator[Item | Fault]:
 
 def read_common_voice(source: Path) -> Iterator[Item | Fault]:
     """``train.tsv``, ``dev.tsv``, ``test.tsv`` of a Common Voice release in one language, or else ``validated.tsv``."""
-    for path in _common_voice(source):
-        yield from rows(path, source, set_of(path.name), source / "clips")
+    homes = _releases(source)
+    if len(homes) > 1:
+        names = ", ".join(sorted(str(home) for home in homes))
+        raise UserError(f"--from {source} has several languages: give the folder of one of them ({names})")
+    for home in homes:
+        for path in _common_voice(home):
+            yield from rows(path, home, set_of(path.name), home / "clips")
+
+
+def _releases(source: Path) -> list[Path]:
+    """Folders with ``clips/``: of a language, or those below it as its archive has them (``cv-corpus-.../en``)."""
+    levels = ("clips", "*/clips", "*/*/clips")
+    found = ([path.parent for path in source.glob(level) if path.is_dir()] for level in levels)
+    return next(filter(None, found), [])
 
 
 def _common_voice(source: Path) -> list[Path]:

@@ -94,6 +94,10 @@ def make_common_voice(speech, root):
     (root / "validated.tsv").write_text("client_id\tpath\tsentence\nx\tnot-there.flac\tTwice.\n")
 
 
+def make_common_voice_archive(speech, root):
+    make_common_voice(speech, root / "cv-corpus-17.0" / "en")
+
+
 def make_kaldi(speech, root):
     places = long_recordings(speech, root / "audio")
     for name, members in by_set(speech).items():
@@ -150,8 +154,8 @@ def make_stm(speech, root):
 
 FORMS = {
     "table": make_table, "timed table": make_timed_table, "files": make_files, "librispeech": make_librispeech,
-    "common_voice": make_common_voice, "kaldi": make_kaldi, "lhotse": make_lhotse, "lhotse cuts": make_lhotse_cuts,
-    "stm": make_stm,
+    "common_voice": make_common_voice, "common_voice archive": make_common_voice_archive, "kaldi": make_kaldi,
+    "lhotse": make_lhotse, "lhotse cuts": make_lhotse_cuts, "stm": make_stm,
 }  # fmt: skip
 
 
@@ -181,6 +185,13 @@ def test_every_form_gives_the_same_corpus(form, speech, tmp_path, monkeypatch):
             assert cut.id.startswith(said.speaker)
     cli.run("validate", cli.parse("validate", ["--data", "data", "--jobs", "1"]))
     assert json.loads(Path("data/validated.json").read_text())["problems"] == []
+
+
+def test_several_languages_of_common_voice_are_not_mixed(speech, tmp_path):
+    for language in ("en", "de"):
+        make_common_voice(speech, tmp_path / "mine" / language)
+    with pytest.raises(UserError, match=r"several languages: give the folder of one .*mine/de, .*mine/en"):
+        run(PrepareConfig(source=tmp_path / "mine", out=tmp_path / "data", jobs=1))
 
 
 def test_one_table_is_enough(speech, tmp_path):

@@ -9,7 +9,10 @@ import csv
 import errno
 import json
 import logging
+import os
 import struct
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -41,11 +44,14 @@ class Corpus:
             path = write(self.folder / f"{said.utt}.wav", said.samples)
             self.rows.append({"id": said.utt, "path": path.name, "speaker": said.speaker, "text": said.text})
 
-    def prepare(self, jobs=1, **options):
+    def write(self):
         with open(self.folder / "all.csv", "w", encoding="utf-8", newline="") as f:
             table = csv.DictWriter(f, COLUMNS, restval="")
             table.writeheader()
             table.writerows(self.rows)
+
+    def prepare(self, jobs=1, **options):
+        self.write()
         config = PrepareConfig(source=self.folder, out=self.folder.parent / "data", jobs=jobs, **options)
         run(config)
         return self.report(), self.cuts()
@@ -189,14 +195,16 @@ def test_d14_byte_order_mark_at_the_head_of_a_table(corpus):
     assert corpus.report()["dropped"] == {}
 
 
-def test_d15_other_scripts_and_wrong_bytes(corpus, monkeypatch):
+def test_d15_other_scripts_and_wrong_bytes(corpus):
     """D15 (kaldi#4157): no locale decides what is text; bytes that are no UTF-8 are named with their line."""
-    monkeypatch.setenv("LC_ALL", "C")
     words = ["ሰላም ለዓለም", "привет, мир!", "c'est peut-être «ça»", "नमस्ते दुनिया"]
     for row, text in zip(corpus.rows, words):
         row["text"] = text
-    _, cuts = corpus.prepare(text="upper")
-    found = [cuts[row["id"]].supervisions[0].text for row in corpus.rows[:4]]
+    corpus.write()
+    command = [sys.executable, "-m", "asr_parallel", "prepare", "--from", "mine", "--out", "data", "--text", "upper"]
+    ascii_only = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run(command, cwd=corpus.folder.parent, env=ascii_only, check=True, timeout=300)
+    found = [corpus.cuts()[row["id"]].supervisions[0].text for row in corpus.rows[:4]]
     assert found == ["ሰላም ለዓለም", "ПРИВЕТ МИР", "C'EST PEUT-ÊTRE ÇA", "नमस्ते दुनिया"]
     table = corpus.folder / "all.csv"
     table.write_bytes(table.read_bytes().replace("привет".encode(), "привет".encode("cp1251")))
@@ -269,7 +277,7 @@ def test_d26_an_id_twice_names_both(corpus):
 
 @pytest.mark.parametrize("jobs", [4, 8])
 def test_d31_fewer_speakers_than_jobs(tmp_path, speech, jobs):
-    """D31 (kaldi#3419): one speaker and many jobs, two utterances and more jobs; one speaker with most of the data."""
+    """D31 (kaldi#3419): one speaker and many jobs."""
     corpus = Corpus(tmp_path, speech)
     for row in corpus.rows:
         row |= {"speaker": "", "id": row["id"]}
@@ -278,6 +286,14 @@ def test_d31_fewer_speakers_than_jobs(tmp_path, speech, jobs):
     assert {c.supervisions[0].speaker for c in cuts.values()} == {"speaker"}
     features(FeaturesConfig(data=tmp_path / "data", kinds=["mfcc"], jobs=jobs))
     assert sum(len(FeatureSet.open(tmp_path / "data", s, "mfcc")) for s in ("train", "dev", "test")) == 12
+
+
+def test_d31_fewer_utterances_than_jobs(tmp_path, speech):
+    """D31 (kaldi#3716): two utterances and eight jobs."""
+    corpus = Corpus(tmp_path, speech[:2])
+    corpus.prepare(jobs=8, dev=0.0, test=0.0)
+    features(FeaturesConfig(data=tmp_path / "data", kinds=["mfcc"], jobs=8))
+    assert len(FeatureSet.open(tmp_path / "data", "train", "mfcc")) == 2
 
 
 def test_d33_again_with_other_data(corpus, monkeypatch):

@@ -1,0 +1,66 @@
+"""The recipe of Mini LibriSpeech on an excerpt of LibriSpeech: audio to WER, killed on the way, run again."""
+
+import gzip
+import itertools
+
+import pytest
+from lhotse import CutSet
+from running import ROOT, Recipe
+
+EXCERPT = ROOT.parent / "shared/data/librispeech_excerpt"
+SYSTEMS = ("mono", "tri", "lda_mllt", "sat", "dnn_1", "dnn_2")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The recipe after a run that was killed while the triphone system was trained, and run again."""
+    if not EXCERPT.is_dir():
+        pytest.skip("needs ../shared/data/librispeech_excerpt")
+    folder = tmp_path_factory.mktemp("mini_librispeech")
+    with gzip.open(EXCERPT / "lm_text.train-clean-100.txt.gz", "rt") as lines:
+        (folder / "text").write_text("".join(itertools.islice(lines, 6000)))
+    options = ("--source", str(EXCERPT), "--parts", "train-clean-100 test-other", "--text", str(folder / "text"))
+    recipe = Recipe("mini_librispeech", folder, "--quick", "true", *options)
+    recipe.run("--stop-stage", "lang")
+    recipe.kill_when((recipe.exp / "mono/graph/HCLG.fst").exists, "--stage", "align", "--stop-stage", "align")
+    assert not (recipe.exp / "align.json").exists()
+    recipe.run()
+    return recipe
+
+
+def test_wer_is_what_a_whole_chain_gives(finished):
+    wer = {system: finished.score(system, "test_other")["wer"] for system in SYSTEMS}
+    assert max(wer.values()) < 92, wer  # texts of other utterances: nothing right
+    assert min(wer["tri"], wer["sat"]) < wer["mono"], wer
+    assert min(wer["dnn_1"], wer["dnn_2"]) < min(wer["mono"], 82), wer
+
+
+def test_every_reference_word_is_scored_and_none_was_tuned_on(finished):
+    counted = finished.score("dnn_1", "test_other")
+    cuts = list(CutSet.from_file(finished.data / "test_other" / "cuts.jsonl.gz"))
+    assert counted["utts"] == len(cuts) > 20
+    assert counted["words"] == sum(len(s.text.split()) for c in cuts for s in c.supervisions)
+    assert counted["tuned_on"] == "dev"
+    assert counted["missing"] == []
+
+
+def test_no_speaker_is_in_two_sets(finished):
+    sets = ("train", "dev", "test_other")
+    speakers = [
+        {s.speaker for c in CutSet.from_file(finished.data / name / "cuts.jsonl.gz") for s in c.supervisions}
+        for name in sets
+    ]
+    assert all(speakers)
+    assert sum(map(len, speakers)) == len(set().union(*speakers))
+
+
+def test_second_run_does_nothing_and_says_so(finished):
+    lines = finished.run().stderr.splitlines()
+    assert sum("fresh" in line for line in lines) >= 21, lines
+    assert not [line for line in lines if "not done yet" in line or " -> " in line]
+
+
+def test_results_table_has_all_systems(finished):
+    page = (finished.exp / "RESULTS.md").read_text()
+    for word in (*SYSTEMS, "1 worker", "2 workers", "WER test_other", "95 %", "train", "dev"):
+        assert word in page
