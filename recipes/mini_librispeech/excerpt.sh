@@ -25,6 +25,6 @@ for variant in $variants; do
     --source "$source" --parts "train-clean-100 test-other" --text "$source/lm_text.train-clean-100.txt.gz" "${more[@]}"
   if run_stage 8; then
     asr-parallel results --exp "$exp" --data "$data" --out "recipes/mini_librispeech/$variant/RESULTS.md" \
-      --title "an excerpt of LibriSpeech, $variant" --command "recipes/mini_librispeech/excerpt.sh"
+      --title "an excerpt of LibriSpeech, $variant" --command "recipes/mini_librispeech/excerpt.sh --variants $variant"
   fi
 done

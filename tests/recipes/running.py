@@ -31,7 +31,7 @@ class Recipe:
             [*self.command, *arguments], cwd=ROOT, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        end = time.monotonic() + 300
+        end = time.monotonic() + 1800
         while process.poll() is None and time.monotonic() < end and not ready():
             time.sleep(0.1)
         assert process.poll() is None, "it ended before it could be killed"

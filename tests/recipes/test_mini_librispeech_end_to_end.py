@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+import json
 
 import pytest
 from lhotse import CutSet
@@ -29,10 +30,18 @@ def finished(tmp_path_factory):
 
 
 def test_wer_is_what_a_whole_chain_gives(finished):
-    wer = {system: finished.score(system, "test_other")["wer"] for system in SYSTEMS}
-    assert max(wer.values()) < 92, wer  # texts of other utterances: nothing right
-    assert min(wer["tri"], wer["sat"]) < wer["mono"], wer
-    assert min(wer["dnn_1"], wer["dnn_2"]) < min(wer["mono"], 82), wer
+    """Sound runs have 53 to 64 % on dev for GMMs, 51 to 54 for networks, and 77 to 85 on the harder test speakers.
+
+    Of what knows nothing of the audio, "THE OF AND TO A" over and over has the least errors: 85 % on dev, 87 on
+    test; hypotheses of other utterances have more than 95.  Three minutes of test are too few to rank systems by.
+    """
+    dev, test = ({s: finished.score(s, name)["wer"] for s in SYSTEMS} for name in ("dev", "test_other"))
+    assert min(test.values()) < 86, test
+    assert dev["mono"] < 78, dev
+    assert max(dev[s] for s in SYSTEMS[1:]) < 74, dev
+    assert min(dev["dnn_1"], dev["dnn_2"]) < dev["mono"], dev
+    for name in ("dnn_1", "dnn_2"):  # 31 % of the frames of dev
+        assert json.loads((finished.exp / name / "train.json").read_text())["dev_acc"] > 0.25
 
 
 def test_every_reference_word_is_scored_and_none_was_tuned_on(finished):

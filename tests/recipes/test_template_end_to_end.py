@@ -21,7 +21,7 @@ def run(folder, *arguments, check=True, **env):
     command = [str(folder / "run.sh"), *arguments]
     environment = {k: v for k, v in os.environ.items() if k != "ASR_PARALLEL_ROOT"} | {"PATH": path, **env}
     result = subprocess.run(
-        command, cwd=folder.parent, env=environment, capture_output=True, text=True, timeout=1500
+        command, cwd=folder.parent, env=environment, capture_output=True, text=True, timeout=3600
     )  # fmt: skip
     if check:
         assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-6000:]
