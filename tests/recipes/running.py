@@ -40,3 +40,10 @@ class Recipe:
 
     def score(self, system, name):
         return json.loads((self.exp / system / f"decode_{name}" / "score.json").read_text())
+
+
+def assert_fresh(result, verbs):
+    """A run that had nothing to do, and said so of at least so many ``verbs``."""
+    lines = result.stderr.splitlines()
+    assert sum("fresh" in line for line in lines) >= verbs, lines
+    assert not [line for line in lines if "not done yet" in line or " -> " in line]

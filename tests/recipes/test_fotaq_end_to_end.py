@@ -1,7 +1,7 @@
 """The FOTAQ recipe on a few minutes of its real speech: audio to WER, killed on the way, run again."""
 
 import pytest
-from running import Recipe
+from running import Recipe, assert_fresh
 
 NO_CORPUS = 3  # exit code of prepare_fotaq.py when the package can't be had
 
@@ -57,9 +57,7 @@ def test_killed_training_went_on(finished):
 
 
 def test_second_run_does_nothing_and_says_so(finished):
-    lines = finished.run().stderr.splitlines()
-    assert sum("fresh" in line for line in lines) >= 21, lines
-    assert not [line for line in lines if "not done yet" in line or " -> " in line]
+    assert_fresh(finished.run(), 21)
 
 
 def test_results_table_has_all_systems(finished):

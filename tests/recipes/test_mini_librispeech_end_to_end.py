@@ -6,7 +6,7 @@ import json
 
 import pytest
 from lhotse import CutSet
-from running import ROOT, Recipe
+from running import ROOT, Recipe, assert_fresh
 
 EXCERPT = ROOT.parent / "shared/data/librispeech_excerpt"
 SYSTEMS = ("mono", "tri", "lda_mllt", "sat", "dnn_1", "dnn_2")
@@ -64,9 +64,7 @@ def test_no_speaker_is_in_two_sets(finished):
 
 
 def test_second_run_does_nothing_and_says_so(finished):
-    lines = finished.run().stderr.splitlines()
-    assert sum("fresh" in line for line in lines) >= 21, lines
-    assert not [line for line in lines if "not done yet" in line or " -> " in line]
+    assert_fresh(finished.run(), 21)
 
 
 def test_results_table_has_all_systems(finished):

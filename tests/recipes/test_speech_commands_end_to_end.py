@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import soundfile
-from running import ROOT, Recipe
+from running import ROOT, Recipe, assert_fresh
 
 from asr_parallel.data.manifests import load_cuts
 from asr_parallel.files import read_json
@@ -115,9 +115,7 @@ def test_subnets_send_less_than_whole_networks(finished):
 
 
 def test_second_run_does_nothing_and_says_so(finished):
-    lines = finished.run().stderr.splitlines()
-    assert sum("fresh" in line for line in lines) >= 10, lines
-    assert not [line for line in lines if "not done yet" in line or " -> " in line]
+    assert_fresh(finished.run(), 10)
 
 
 def test_page_has_all_systems_and_words(finished):

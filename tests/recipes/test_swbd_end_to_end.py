@@ -9,7 +9,7 @@ import pytest
 import soundfile
 import swbd_builder as build
 from lhotse import CutSet
-from running import ROOT, Recipe
+from running import ROOT, Recipe, assert_fresh
 
 from asr_parallel.lang.g2p import dictionary
 
@@ -106,9 +106,7 @@ def test_scoring_by_times_is_scoring_by_utterances(finished):
 
 
 def test_second_run_does_nothing_and_says_so(finished):
-    lines = finished.run().stderr.splitlines()
-    assert sum("fresh" in line for line in lines) >= 24, lines
-    assert not [line for line in lines if "not done yet" in line or " -> " in line]
+    assert_fresh(finished.run(), 24)
 
 
 def test_results_have_all_systems(finished):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from running import assert_fresh
 
 ROOT = Path(__file__).parents[2]
 EXCERPT = ROOT.parent / "shared/data/librispeech_excerpt"
@@ -80,9 +81,7 @@ def test_wer_is_what_a_whole_chain_gives(finished):
 
 
 def test_second_run_does_nothing_and_says_so(finished):
-    lines = run(finished, "--from", "recordings", "--lm-text", "text", "--quick", "true").stderr.splitlines()
-    assert sum("fresh" in line for line in lines) >= 15, lines
-    assert not [line for line in lines if "not done yet" in line or " -> " in line]
+    assert_fresh(run(finished, "--from", "recordings", "--lm-text", "text", "--quick", "true"), 15)
 
 
 def test_way_out_without_the_package(copy, tmp_path):
