@@ -41,7 +41,7 @@ def lexicon(words: int, phones: list[str], rng: np.random.Generator) -> Lexicon:
     """Words of six or seven phones in the mean, of which many share their beginnings."""
     stems = [rng.choice(phones, rng.integers(2, 8)).tolist() for _ in range(words // 4)]
     endings = [rng.choice(phones, rng.integers(0, 4)).tolist() for _ in range(200)]
-    prons = {SILENCE_WORD: ((SILENCE_PHONES[0],),), UNK: ((SPN,),)}
+    prons: dict[str, tuple[tuple[str, ...], ...]] = {SILENCE_WORD: ((SILENCE_PHONES[0],),), UNK: ((SPN,),)}
     for n in range(words):
         pron = (*stems[rng.integers(len(stems))], *endings[rng.integers(len(endings))])
         prons[f"W{n:07d}"] = (tuple(str(p) for p in pron),)
@@ -50,7 +50,8 @@ def lexicon(words: int, phones: list[str], rng: np.random.Generator) -> Lexicon:
 
 def drawn(histories: np.ndarray, size: int, words: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """``size`` different n-grams that go on from likely ``histories`` [H, k], with their counts."""
-    rows, counts = np.zeros((0, histories.shape[1] + 1), np.int64), np.zeros(0, np.int64)
+    rows = np.zeros((0, histories.shape[1] + 1), np.int64)
+    counts: np.ndarray = np.zeros(0, np.int64)
     while len(rows) < size:
         first = histories[zipf(len(histories), size, rng)]
         longer = np.concatenate([first, 1 + zipf(words - 1, size, rng)[:, None]], axis=1)  # all but <s>

@@ -34,12 +34,13 @@ from asr_parallel.model import Dnn, make_model
 from asr_parallel.optim.optimizer import make_optimizer
 from asr_parallel.train.loop import count
 
-Step = Callable[[], None]
+Step = Callable[[], object]
 
 
 def gemms(model: Dnn, batch: int, dtype: torch.dtype) -> Step:
     """The matrix products of a step of ``model``, into memory that is there."""
-    weights = [layer.weight.detach().to(dtype) for layer in model.layers]
+    named = model.layers.named_parameters()
+    weights = [p.detach().to(dtype) for name, p in named if name.endswith("weight")]
     sizes = [weights[0].shape[1], *(w.shape[0] for w in weights)]
     xs = [torch.randn(batch, n).to(dtype) for n in sizes]
     grads = [torch.empty_like(w) for w in weights]
@@ -126,7 +127,7 @@ def parts(frames: FrameSource, model: Dnn) -> dict[str, Step]:
     logits = model(batch.x).detach().requires_grad_()
     hidden = torch.randn(len(batch), model.config.width)
     batches = itertools.chain.from_iterable(frames.epoch(e) for e in itertools.count(1))
-    tally = torch.zeros(5, dtype=torch.float64)
+    tally, loss = torch.zeros(5, dtype=torch.float64), logits.detach().mean()
 
     def activations() -> None:
         for _ in range(model.config.layers):
@@ -134,14 +135,14 @@ def parts(frames: FrameSource, model: Dnn) -> dict[str, Step]:
             model.activation(hidden)  # the derivative costs about the same
 
     return {
-        "data": lambda: next(batches) and None,
+        "data": lambda: next(batches),
         "softmax": lambda: F.cross_entropy(logits, batch.y).backward(),
         "activations": activations,
-        "count": lambda: count(tally, logits.detach().sum(), logits.detach(), batch.y),
+        "count": lambda: count(tally, loss, correct(logits, batch.y), len(batch.y)),
     }
 
 
-def best_times(steps: dict[str, Step], rounds: int, seconds: float = 0.5) -> dict[str, float]:
+def best_times(steps: dict[str, Step], rounds: int, seconds: float) -> dict[str, float]:
     """Seconds of each step: the best of ``rounds`` rounds of about ``seconds``."""
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     best = dict.fromkeys(steps, float("inf"))
@@ -185,7 +186,7 @@ RATIOS = [  # name, of which times, target
 ]
 
 
-def measure(setting: Setting, frames: FrameSource, rounds: int) -> None:
+def measure(setting: Setting, frames: FrameSource, rounds: int, seconds: float) -> None:
     """Print the figures of ``setting``."""
     torch.set_num_threads(setting.threads)
     main = setting == SETTINGS[0]
@@ -195,7 +196,7 @@ def measure(setting: Setting, frames: FrameSource, rounds: int) -> None:
         return make_model(config, DIM * (2 * CONTEXT + 1), setting.pdfs, 0)
 
     sgd, ng = OptimConfig("sgd", lr=0.01), OptimConfig("ngsgd", lr=0.01)
-    steps = {
+    steps: dict[str, Step] = {
         "gemm": gemms(model(), frames.batch, torch.float32),
         "sgd": ours(frames, model(), sgd),
         "ngsgd": ours(frames, model(), ng),
@@ -209,11 +210,11 @@ def measure(setting: Setting, frames: FrameSource, rounds: int) -> None:
     if main:
         loader = from_loader(frames, frames.batch)
         steps |= {"part_" + name: step for name, step in parts(frames, model()).items()}
-        steps |= {"loader": lambda: next(loader) and None, "chunks": plain(model(), in_chunks(frames, frames.batch))}
-    t = best_times(steps, rounds)
+        steps |= {"loader": lambda: next(loader), "chunks": plain(model(), in_chunks(frames, frames.batch))}
+    t = best_times(steps, rounds, seconds)
     end = "" if main else f"_{setting}"
-    for name, seconds in t.items():
-        Figure(f"step_{name}_ms{end}", 1000 * seconds, "ms").show()
+    for name, took in t.items():
+        Figure(f"step_{name}_ms{end}", 1000 * took, "ms").show()
     for name, above, below, target in RATIOS:
         if above in t and below in t:
             Figure(name + end, t[above] / t[below], "ratio", target, command_line()).show()
@@ -223,6 +224,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of a round of a step")
     parser.add_argument("--only", choices=[str(s) for s in SETTINGS], help="of the settings, this one")
     args = parser.parse_args()
     keep_freed_memory()  # as `train` does
@@ -231,7 +233,8 @@ def main() -> None:
         frames = FrameSource(features, labels, features.utts, CONTEXT, args.batch, seed=0)
         for setting in SETTINGS:
             if args.only in (None, str(setting)):
-                measure(setting, frames, args.rounds if setting.width < 1000 else max(2, args.rounds // 3))
+                rounds = args.rounds if setting.width < 1000 else max(2, args.rounds // 3)
+                measure(setting, frames, rounds, args.seconds)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def sclite(where: Path) -> str:
     tool = shutil.which("sclite") or shutil.which("sclite", path=CACHE)
     if not tool:
         return "sclite: not installed (local/tools/get_sctk.sh)"
-    files = ["-r", where / "ref.trn", "trn", "-h", where / "hyp.trn", "trn"]
+    files: list[Path | str] = ["-r", where / "ref.trn", "trn", "-h", where / "hyp.trn", "trn"]
     how = ["-i", "spu_id", "-s", "-e", "utf-8", "-o", "rsum", "stdout"]
     told = subprocess.run([tool, *files, *how], capture_output=True, text=True, errors="replace")
     numbers = re.search(r"\|\s*Sum\s*\|([^|]*)\|([^|]*)\|", told.stdout)

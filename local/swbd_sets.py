@@ -24,7 +24,9 @@ DICTIONARY, CALLERS = "sw-ms98-dict.text", "call_con_tab.csv"
 FISHER = re.compile(r"\d+\.\d+ \d+\.\d+ [AB]: (.*)")
 
 Files = Mapping[str, list[Path]]
-Sets, Left, Dropped = dict[str, list[Utt]], dict[str, list[Bad]], dict[str, dict[str, int]]
+Sets = dict[str, list[Utt]]
+Left = dict[str, list[Bad]]
+Dropped = dict[str, dict[str, int]]
 
 
 def make(files: Files, args: argparse.Namespace) -> tuple[Sets, Left, Dropped]:

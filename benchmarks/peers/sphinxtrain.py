@@ -151,7 +151,7 @@ def score(args: argparse.Namespace, name: str, hyp: Path) -> dict[str, Any]:
     refs = references(load_cuts(cuts_path(args.data, name)), wording)
     lines = [line.split() for line in hyp.read_text(encoding="utf-8").splitlines()]
     hyps = {utt: wording.words(" ".join(words), "hyp", utt) for utt, *words in lines}
-    return figures(score_set(refs, hyps, str(hyp), "all", COSTS[config.costs], wording), config.seed)
+    return figures(score_set(refs, hyps, str(hyp), "all", COSTS[config.costs]), config.seed)
 
 
 def peer(args: argparse.Namespace) -> dict[str, Any]:
