@@ -5,8 +5,9 @@
 The peer is the wheel ``pstrain``, the C code of SphinxTrain with its recipe in Python; it goes into ``OUT/venv``.  Its
 settings are those of its recipe for telephone speech: 13 MFCC of 15 filters with deltas and accelerations, mean
 normalisation by utterance, 3 states a phone, SphinxTrain's own threshold of convergence (0.1), and all pronunciations
-of a word in training.  Senones and Gaussians are near those of our ``tri``.  Beams are those of SphinxTrain's decoding
-script, all Gaussians are scored, and the language weight is tuned on the dev sets.  It has no LDA, MLLT or fMLLR.
+of a word in training.  Senones and Gaussians are near those of our ``tri``.  All Gaussians are scored, the language
+weight is tuned on the dev sets, and beams are ``--beams``, of which ``script`` are those of SphinxTrain's decoding
+script, slower than real time.  It has no LDA, MLLT or fMLLR.
 
 Prints a line for each figure, of the peer and of the systems in ``EXP``.  The same command goes on after a kill.
 """
@@ -38,7 +39,7 @@ from asr_parallel.score.wer import score_set
 PACKAGES = ("pstrain==0.5.0", "pocketsphinx==5.1.1")
 TRAIN = "train"
 PAIRS = {"dev_joe": "test_joe", "dev_new": "test_new"}
-WEIGHTS = (6, 8, 10, 12, 14)  # of the language model
+WEIGHT, STEP = 10, 2  # of the language model, tried first, and up and down from there
 OURS = ("mono", "tri", "lda_mllt", "sat")
 CONFIG = """config_version: 1
 profile: telephone
@@ -131,14 +132,14 @@ def processor_seconds() -> float:
 
 def decode(args: argparse.Namespace, bin_dir: Path, name: str, weight: float) -> Path:
     """Hypotheses of a set at a weight of the language model, with lines ``utt word word ...``."""
-    path = args.out / f"decode_{name}" / f"hyp_{weight}.txt"
+    path = args.out / f"decode_{name}" / f"hyp_{weight}_{args.beams}.txt"
     if not path.exists():
         script = Path(__file__).with_name("pocketsphinx_decode.py")
         model = args.out / "project" / "shared" / "models" / f"cd-{args.gaussians}g" / "telephone"
         with atomic(path) as temporary:
             words = ("--dictionary", args.out / "lexicon.dict", "--lm", args.out / "lm.arpa", "--lw", weight)
             files = ("--audio", args.out / "audio" / name, "--out", temporary)
-            options = ("--topn", args.gaussians, "--jobs", args.jobs)
+            options = ("--topn", args.gaussians, "--beams", args.beams, "--jobs", args.jobs)
             log = args.out / "log" / f"decode_{name}.log"
             run(bin_dir / "python", script, "--model", model, *words, *files, *options, log=log)
     return path
@@ -154,16 +155,26 @@ def score(args: argparse.Namespace, name: str, hyp: Path) -> dict[str, Any]:
     return figures(score_set(refs, hyps, str(hyp), "all", COSTS[config.costs]), config.seed)
 
 
+def tune(args: argparse.Namespace, bin_dir: Path, dev: str) -> tuple[int, dict[str, Any]]:
+    """The best weight of the language model on ``dev``, higher and lower than which is worse, and its figures."""
+    tried: dict[int, dict[str, Any]] = {}
+    best, untried = WEIGHT, [WEIGHT]
+    while untried:
+        tried |= {w: score(args, dev, decode(args, bin_dir, dev, w)) for w in untried}
+        best = min(tried, key=lambda w: (tried[w]["errors"], w))
+        untried = [w for w in (best - STEP, best + STEP) if w > 0 and w not in tried]
+    print(f"{dev}: WER by language weight", {w: tried[w]["wer"] for w in sorted(tried)}, file=sys.stderr)
+    return best, tried[best]
+
+
 def peer(args: argparse.Namespace) -> dict[str, Any]:
     """Train, tune and test the peer."""
     bin_dir = install(args.out)
     prepare(args)
     found: dict[str, Any] = dict(train(args, bin_dir))
     for dev, test in PAIRS.items():
-        tuned = {w: score(args, dev, decode(args, bin_dir, dev, w)) for w in WEIGHTS}
-        best = min(tuned, key=lambda w: (tuned[w]["errors"], w))
-        found |= {dev: tuned[best], test: score(args, test, decode(args, bin_dir, test, best))}
-        print(f"{dev}: WER by language weight", {w: t["wer"] for w, t in tuned.items()}, file=sys.stderr)
+        weight, found[dev] = tune(args, bin_dir, dev)
+        found[test] = score(args, test, decode(args, bin_dir, test, weight))
     return found
 
 
@@ -196,6 +207,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("exp/peers/sphinxtrain"))
     parser.add_argument("--senones", type=int, default=1200)
     parser.add_argument("--gaussians", type=int, default=8, choices=(1, 2, 4, 8, 16, 32), help="of a senone")
+    parser.add_argument("--beams", choices=("wide", "script"), default="wide")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     args.out = args.out.resolve()
