@@ -13,6 +13,7 @@ from pstrain.lib.testing import Decoder
 
 PLACES = ("beam", "pbeam", "lpbeam", "lponlybeam", "fwdflatbeam", "wbeam", "fwdflatwbeam")
 BEAMS: dict[str, dict[str, float]] = {
+    "narrow": dict(zip(PLACES, (1e-60, 1e-60, 1e-50, 1e-36, 1e-64, 1e-32, 1e-34))),
     "wide": dict(zip(PLACES, (1e-64, 1e-64, 1e-64, 1e-64, 1e-64, 1e-40, 1e-40))),
     "script": {},
 }

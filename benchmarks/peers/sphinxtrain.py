@@ -207,7 +207,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("exp/peers/sphinxtrain"))
     parser.add_argument("--senones", type=int, default=1200)
     parser.add_argument("--gaussians", type=int, default=8, choices=(1, 2, 4, 8, 16, 32), help="of a senone")
-    parser.add_argument("--beams", choices=("wide", "script"), default="wide")
+    parser.add_argument("--beams", choices=("narrow", "wide", "script"), default="narrow")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     args.out = args.out.resolve()
