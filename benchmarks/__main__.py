@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-DECODE = ["--model", "exp/fotaq/dnn_1", "--lattice-beam", "4", "--acwt", "0.1", "--max-active", "3000",
+DECODE = ["--model", "exp/fotaq/dnn_1", "--lattice-beam", "4", "--acwt", "0.1", "--max-active", "6000",
           "--default-beam", "10", "--beams", "10", "--utts", "150"]  # fmt: skip
 OPTIONS: dict[str, list[str]] = {"features": [], "frames": [], "step": [], "workers": [], "decode": DECODE}
 

@@ -1,6 +1,6 @@
 """Speed and word error rate of decoding over beams, with the peers of the same library.
 
-    python benchmarks/decode.py --model exp/fotaq/dnn --graph exp/fotaq/tri/graph [--sets dev_joe dev_new]
+    python benchmarks/decode.py --model exp/fotaq/dnn_1 --graph exp/fotaq/sat/graph [--sets dev_joe dev_new]
 
 For each beam a sample of the utterances is decoded on one core.  The word error rate is that of the best
 LM weight and penalty on the sample itself, so it compares beams with each other and nothing else; ``--reference``
@@ -31,7 +31,7 @@ from kaldifst import StdConstFst
 from asr_parallel.config import ScoreConfig, cuts_path
 from asr_parallel.data.feature_set import FeatureSet
 from asr_parallel.decode.acoustic import Scorer, load_scorer
-from asr_parallel.decode.decode import load_graph, load_words
+from asr_parallel.decode.decode import check_tree, load_graph, load_words
 from asr_parallel.decode.decoder import Decoder
 from asr_parallel.decode.lattice import Lattices
 from asr_parallel.decode.search import Beams
@@ -117,8 +117,8 @@ def figures(rows: list[dict[str, float]], default: float) -> list[Figure]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=Path("exp/fotaq/dnn"))
-    parser.add_argument("--graph", type=Path, default=Path("exp/fotaq/tri/graph"))
+    parser.add_argument("--model", type=Path, default=Path("exp/fotaq/dnn_1"))
+    parser.add_argument("--graph", type=Path, default=Path("exp/fotaq/sat/graph"))
     parser.add_argument("--data", type=Path, default=Path("data/fotaq"))
     parser.add_argument("--sets", nargs="+", default=["dev_joe", "dev_new"])
     parser.add_argument("--utts", type=int, default=60, help="size of the sample")
@@ -133,6 +133,7 @@ def main() -> None:
     torch.set_num_threads(1)
     scorer, words = load_scorer(args.model), load_words(args.graph)
     sample = Sample.of(args.data, args.sets, scorer.kind, args.utts)
+    check_tree(args.graph, args.model)
     graph = load_graph(args.graph, scorer, len(words))
     fst = read_const(args.graph / "HCLG.fst")
     print(f"{len(sample.feats)} utterances, {sample.seconds:.0f} s of audio, one core")
