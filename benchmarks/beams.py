@@ -21,7 +21,7 @@ from figure import Figure, command_line
 from matplotlib import figure
 
 from asr_parallel.decode.acoustic import load_scorer
-from asr_parallel.decode.decode import check_tree, load_graph, load_words
+from asr_parallel.decode.decode import load_graph, load_words
 from asr_parallel.decode.decoder import Decoder
 from asr_parallel.decode.search import Beams
 from asr_parallel.files import atomic
@@ -99,8 +99,7 @@ def main() -> None:
     torch.set_num_threads(1)
     scorer, words = load_scorer(args.model), load_words(args.graph)
     sample = Sample.of(args.data, args.sets, scorer.kind, args.utts)
-    check_tree(args.graph, args.model)
-    graph = load_graph(args.graph, scorer, len(words))
+    graph = load_graph(args.graph, args.model, scorer, len(words))
     print(f"{len(sample.feats)} utterances, {sample.seconds:.0f} s of audio, one core", flush=True)
 
     def point(beam: float, max_active: int) -> Point:

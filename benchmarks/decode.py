@@ -31,7 +31,7 @@ from kaldifst import StdConstFst
 from asr_parallel.config import ScoreConfig, cuts_path
 from asr_parallel.data.feature_set import FeatureSet
 from asr_parallel.decode.acoustic import Scorer, load_scorer
-from asr_parallel.decode.decode import check_tree, load_graph, load_words
+from asr_parallel.decode.decode import load_graph, load_words
 from asr_parallel.decode.decoder import Decoder
 from asr_parallel.decode.lattice import Lattices
 from asr_parallel.decode.search import Beams
@@ -133,8 +133,7 @@ def main() -> None:
     torch.set_num_threads(1)
     scorer, words = load_scorer(args.model), load_words(args.graph)
     sample = Sample.of(args.data, args.sets, scorer.kind, args.utts)
-    check_tree(args.graph, args.model)
-    graph = load_graph(args.graph, scorer, len(words))
+    graph = load_graph(args.graph, args.model, scorer, len(words))
     fst = read_const(args.graph / "HCLG.fst")
     print(f"{len(sample.feats)} utterances, {sample.seconds:.0f} s of audio, one core")
     rows = []

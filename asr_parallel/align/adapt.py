@@ -26,7 +26,7 @@ from asr_parallel.data.cmvn import Cmvn
 from asr_parallel.data.feature_set import FeatureSet
 from asr_parallel.data.features import StoreOfSet, load_rows
 from asr_parallel.decode.acoustic import Scorer, first_pass_scorer, load_scorer
-from asr_parallel.decode.decode import check_tree, load_graph, load_words
+from asr_parallel.decode.decode import load_graph, load_words
 from asr_parallel.decode.decoder import Decoder
 from asr_parallel.decode.lattice import Lattices
 from asr_parallel.decode.search import Beams
@@ -63,9 +63,8 @@ class Adapting:
         options = LabelConfig(jobs=config.jobs, lang=config.lang)
         self.aligner = make_aligner(options, HmmModel.load(folder / "hmm.json"))
         self.words = load_words(folder / "graph")
-        check_tree(folder / "graph", folder)
         self.scorers = [first_pass_scorer(folder), load_scorer(folder)]
-        self.graph = load_graph(folder / "graph", self.scorers[0], len(self.words))
+        self.graph = load_graph(folder / "graph", folder, self.scorers[0], len(self.words))
 
     def open(self, name: str) -> Corpus:
         return Corpus.open(self.config.data, name, self.config.model, self.space)

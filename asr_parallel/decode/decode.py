@@ -51,8 +51,7 @@ def run(config: DecodeConfig) -> None:
                 f"set {feats.name} has {scorer.kind} features of {feats.dim} values, the model takes {scorer.dim}: "
                 "run `features` as for its training"
             )
-    check_tree(config.graph, config.model)
-    graph = load_graph(config.graph, scorer, len(words))
+    graph = load_graph(config.graph, config.model, scorer, len(words))
     decoder = Decoder(graph, scorer, config.acwt, Beams(config.beam, config.lattice_beam, config.max_active))
     gc.collect()
     gc.freeze()  # so that forked processes neither copy nor scan what is here
@@ -91,8 +90,13 @@ def check_tree(graph_dir: Path, model_dir: Path) -> None:
         )
 
 
-def load_graph(graph_dir: Path, scorer: Scorer, num_words: int) -> Graph:
-    """Read ``HCLG.fst``.  Raises UserError if its labels go beyond the model's pdfs or the word table."""
+def load_graph(graph_dir: Path, model_dir: Path, scorer: Scorer, num_words: int) -> Graph:
+    """Read ``HCLG.fst``.
+
+    Raises UserError if it was made with another tree than the model's, or if its labels go beyond the model's pdfs or
+    the word table.
+    """
+    check_tree(graph_dir, model_dir)
     graph = Graph.read(graph_dir / "HCLG.fst")
     pdfs, words = graph.most_labels()
     if pdfs > scorer.num_pdfs:

@@ -37,7 +37,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--lw", type=float, required=True)
     parser.add_argument("--topn", type=int, required=True)
-    parser.add_argument("--beams", choices=BEAMS, default="wide")
+    parser.add_argument("--beams", choices=BEAMS, required=True)
     parser.add_argument("--jobs", type=int, default=1)
     args = parser.parse_args()
     paths = sorted(args.audio.glob("*.wav"))
